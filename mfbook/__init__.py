@@ -1,0 +1,1 @@
+"""mfbook: a mean-field theory of attention heads, made to run."""

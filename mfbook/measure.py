@@ -1,0 +1,235 @@
+r"""Probability measures with finitely many atoms.
+
+Everything in the book is a functional of a measure. A computer holds
+:math:`\mu=\sum_{i\le n} w_i\,\delta_{\theta_i}`, and for the flows of this book that is exact:
+a measure with finitely many atoms keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+
+from . import _validate as validate
+
+__all__ = ["Measure", "mixture"]
+
+
+@dataclass(frozen=True, eq=False)
+class Measure:
+    r"""A probability measure :math:`\mu=\sum_i w_i\,\delta_{\theta_i}` on :math:`\mathbb R^D`.
+
+    Parameters
+    ----------
+    atoms : array_like, shape (n, D)
+        Positions; complex ones are allowed (for derivatives by complex step).
+    weights : array_like, shape (n,), optional
+        Not negative, sum one. Default: the empirical measure, :math:`w_i=1/n`.
+
+    Raises
+    ------
+    TypeError
+        If atoms are not numbers or weights are not real.
+    ValueError
+        If a shape is wrong, the measure is empty, an entry is NaN or infinite, or the weights
+        are not a probability vector.
+
+    Notes
+    -----
+    Both arrays are copied once and read-only. Equation (2) of the paper is the default.
+
+    Examples
+    --------
+    >>> mu = Measure([[0.0, 0.0], [1.0, 2.0]], [0.25, 0.75])
+    >>> mu.size, mu.dim, mu.integrate(mu.atoms)
+    (2, 2, array([0.75, 1.5 ]))
+    """
+
+    atoms: np.ndarray
+    weights: np.ndarray = None
+
+    def __post_init__(self):
+        atoms = validate.array(self.atoms, "atoms", ("n", "D"), allow_complex=True)
+        n = len(atoms)
+        if self.weights is None:
+            weights = np.full(n, 1 / n)
+        else:
+            weights = validate.probabilities(self.weights, "weights", (n,))
+        object.__setattr__(self, "atoms", validate.frozen(atoms))
+        object.__setattr__(self, "weights", validate.frozen(weights))
+
+    def __repr__(self) -> str:
+        kind = "uniform" if np.ptp(self.weights) == 0 else "weighted"
+        return f"Measure({self.size} atoms in R^{self.dim}, {kind})"
+
+    @property
+    def size(self) -> int:
+        """Number of atoms n."""
+        return self.atoms.shape[0]
+
+    @property
+    def dim(self) -> int:
+        """Dimension D of the space the atoms live in."""
+        return self.atoms.shape[1]
+
+    @staticmethod
+    def dirac(theta) -> Measure:
+        r"""Point mass :math:`\delta_\theta`.
+
+        Parameters
+        ----------
+        theta : array_like, shape (D,)
+            The atom.
+
+        Examples
+        --------
+        >>> Measure.dirac([1.0, 2.0]).weights
+        array([1.])
+        """
+        return Measure(validate.array(theta, "theta", ("D",), allow_complex=True)[None])
+
+    def integrate(self, values) -> np.ndarray:
+        r"""Integral :math:`\int f\,d\mu=\sum_i w_i f(\theta_i)`.
+
+        Parameters
+        ----------
+        values : array_like, shape (n, ...)
+            The values :math:`f(\theta_i)` at the atoms.
+
+        Returns
+        -------
+        array, shape (...)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is not one finite number (or array of numbers) for each atom.
+
+        Examples
+        --------
+        >>> float(Measure([[1.0], [3.0]]).integrate([1.0, 9.0]))
+        5.0
+        """
+        values = validate.array(values, "values", (self.size, ...), allow_complex=True)
+        return np.tensordot(self.weights, values, axes=1)
+
+    def map(self, g: Callable) -> Measure:
+        r"""Push-forward :math:`g_\#\mu`: the atoms move, the weights stay.
+
+        Parameters
+        ----------
+        g : callable
+            Takes all atoms, shape (n, D), and returns as many, shape (n, E).
+
+        Raises
+        ------
+        ValueError
+            If ``g`` does not return one atom for each atom.
+
+        Examples
+        --------
+        >>> Measure([[1.0], [3.0]]).map(lambda x: x + 1).atoms.ravel()
+        array([2., 4.])
+        """
+        moved = validate.array(g(self.atoms), "g(atoms)", (self.size, "E"), allow_complex=True)
+        return Measure(moved, self.weights)
+
+    def resample(self, rng, n: int) -> Measure:
+        r"""Empirical measure :math:`\hat\mu_n` of n independent draws from :math:`\mu`.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator or int
+            Source of randomness, or a seed.
+        n : int
+            Number of draws, at least 1.
+
+        Examples
+        --------
+        >>> Measure([[1.0], [3.0]]).resample(0, 4).atoms.ravel()
+        array([3., 1., 1., 1.])
+        """
+        rng, n = validate.generator(rng), validate.count(n, "n")
+        return Measure(self.atoms[rng.choice(self.size, size=n, p=self.weights)])
+
+    def merge(self, tolerance: float = 0.0) -> Measure:
+        r"""Join atoms that are within ``tolerance`` into their weighted barycentre.
+
+        Chains count: atoms are joined when a path of steps of at most ``tolerance`` connects
+        them. Atoms without weight are dropped. With ``tolerance=0`` the measure is unchanged;
+        only its description becomes shorter.
+
+        Parameters
+        ----------
+        tolerance : float
+            Euclidean distance, at least 0.
+
+        Raises
+        ------
+        ValueError
+            If the tolerance is negative or not finite, or atoms are complex.
+
+        Examples
+        --------
+        >>> mu = Measure([[0.0], [1.0], [0.0]]).merge()
+        >>> mu.atoms.ravel(), mu.weights
+        (array([0., 1.]), array([0.66666667, 0.33333333]))
+        """
+        tolerance = validate.positive(tolerance, "tolerance", allow_zero=True)
+        if np.iscomplexobj(self.atoms):
+            raise ValueError("atoms: merging needs real atoms, got complex ones")
+        keep = self.weights > 0
+        atoms, weights = self.atoms[keep], self.weights[keep]
+        if tolerance == 0:
+            # first occurrence decides the order, so that merging is idempotent
+            _, first, inverse = np.unique(atoms, axis=0, return_index=True, return_inverse=True)
+            rank = np.argsort(np.argsort(first))
+            label, n = rank[inverse.ravel()], len(first)
+            return Measure(atoms[np.sort(first)], np.bincount(label, weights, n))
+        pairs = cKDTree(atoms).query_pairs(tolerance, output_type="ndarray")
+        graph = csr_array((np.ones(len(pairs)), pairs.T), shape=(len(atoms),) * 2)
+        n, label = connected_components(graph, directed=False)
+        mass = np.bincount(label, weights, n)
+        centre = np.zeros((n, self.dim))
+        np.add.at(centre, label, weights[:, None] * atoms)
+        return Measure(centre / mass[:, None], mass)
+
+
+def mixture(mu: Measure, nu: Measure, s: float) -> Measure:
+    r"""Mixture :math:`(1-s)\,\mu+s\,\nu`: the straight line along which the risk is convex.
+
+    Parameters
+    ----------
+    mu, nu : Measure
+        With atoms in the same space.
+    s : float
+        In [0, 1].
+
+    Raises
+    ------
+    TypeError
+        If ``mu`` or ``nu`` is not a Measure.
+    ValueError
+        If ``s`` is outside [0, 1] or the dimensions differ.
+
+    Examples
+    --------
+    >>> mixture(Measure.dirac([0.0]), Measure.dirac([1.0]), 0.25).weights
+    array([0.75, 0.25])
+    """
+    for name, m in (("mu", mu), ("nu", nu)):
+        validate.instance(m, name, Measure)
+    if mu.dim != nu.dim:
+        raise ValueError(f"nu: expected atoms in R^{mu.dim} as mu has, got R^{nu.dim}")
+    s = validate.positive(s, "s", allow_zero=True)
+    if s > 1:
+        raise ValueError(f"s: expected a number in [0, 1], got {s}")
+    return Measure(
+        np.concatenate([mu.atoms, nu.atoms]),
+        np.concatenate([(1 - s) * mu.weights, s * nu.weights]),
+    )

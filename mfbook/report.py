@@ -1,0 +1,308 @@
+"""What a chapter prints: small tables, and checks that put a bound beside a measurement.
+
+Nothing here computes mathematics. A :class:`Check` knows the statement it belongs to, the rows
+that were compared and the verdict; it shows itself as text, as an HTML table and as data, so that
+a reader, a notebook test and the statement index all read the same numbers.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Check", "Row", "at_least", "at_most", "check", "equal", "show", "table"]
+
+#: Below this size a number is rounding noise and is printed as ``<1e-12``.
+NOISE = 1e-12
+
+MIME = "application/vnd.mfbook.check+json"
+
+
+def number(value, digits: int = 4) -> str:
+    """Format one entry of a table: few digits, integers in full, rounding noise as ``<1e-12``.
+
+    Examples
+    --------
+    >>> number(0.49812345), number(3), number(2.2e-16), number(0.0), number("any")
+    ('0.4981', '3', '<1e-12', '0', 'any')
+    >>> number(123456.7), number(1.25e-7), number(-4.0)
+    ('1.235e+05', '1.25e-07', '-4.0')
+    """
+    value = value.item() if getattr(value, "shape", None) == () else value  # numpy scalars
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, numbers.Integral) or not isinstance(value, numbers.Real):
+        return str(value)
+    x = float(value)
+    if x == 0:
+        return "0"
+    if abs(x) < NOISE:
+        return f"<{NOISE:.0e}"
+    text = f"{x:.{digits}g}"
+    return text if any(c in text for c in ".en") else text + ".0"
+
+
+def _grid(header, rows) -> tuple[str, str]:
+    """Lay the strings out as text and as an HTML table."""
+    widths = [max(len(line[j]) for line in [header, *rows]) for j in range(len(header))]
+    text = "\n".join(
+        "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip()
+        for line in [header, ["-" * w for w in widths], *rows]
+    )
+    head = "".join(f'<th scope="col">{html.escape(c)}</th>' for c in header)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in rows
+    )
+    return text, f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+
+
+def show(text: str, markup: str, data: Mapping | None = None) -> None:
+    """Display one output in every form at once (text in a terminal, HTML on a page)."""
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        get_ipython = lambda: None  # noqa: E731
+    if get_ipython() is None:
+        print(text)
+        return
+    from IPython.display import display
+
+    bundle = {"text/plain": text, "text/html": markup}
+    if data is not None:
+        bundle[MIME] = dict(data)
+    display(bundle, raw=True)
+
+
+def table(rows, caption: str = "") -> None:
+    """Print a small table.
+
+    Parameters
+    ----------
+    rows : mapping, or sequence of mappings
+        One mapping is one row; the keys are the column names and must agree between rows.
+    caption : str, optional
+        A line above the table.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no row, a row is not a mapping or the rows have different columns.
+
+    Examples
+    --------
+    >>> table([{"M": 4, "gap": 0.25}, {"M": 16, "gap": 0.0625}])
+    M   gap
+    --  ------
+    4   0.25
+    16  0.0625
+    """
+    rows = [rows] if isinstance(rows, Mapping) else list(rows)
+    if not rows:
+        raise ValueError("rows: expected at least one row, got none")
+    for i, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise TypeError(f"rows[{i}]: expected a mapping, got {row!r}")
+        if list(row) != list(rows[0]):
+            raise ValueError(f"rows[{i}]: expected columns {list(rows[0])}, got {list(row)}")
+    header = [str(key) for key in rows[0]]
+    text, body = _grid(header, [[number(v) for v in row.values()] for row in rows])
+    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    text = f"{caption}\n{text}" if caption else text
+    show(text, f'<table class="mf-table">{title}{body}</table>')
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison: a measured number against the number that a statement gives.
+
+    ``relation`` is ``"<="``, ``">="`` or ``"="``; ``tolerance`` is absolute.
+    """
+
+    what: str
+    measured: float
+    relation: Literal["<=", ">=", "="]
+    reference: float
+    tolerance: float = 0.0
+
+    @property
+    def holds(self) -> bool:
+        """Whether the comparison is true. A number that is not finite never passes."""
+        if not (math.isfinite(self.measured) and math.isfinite(self.reference)):
+            return False
+        excess = self.measured - self.reference
+        if self.relation == "<=":
+            return excess <= self.tolerance
+        if self.relation == ">=":
+            return -excess <= self.tolerance
+        return abs(excess) <= self.tolerance
+
+    @property
+    def ratio(self) -> float | None:
+        """Bound over measurement for an upper bound, measurement over bound for a lower one.
+
+        It is at least 1 when the statement holds, and says how much room the bound leaves. It is
+        ``None`` for equalities and where the denominator is rounding noise.
+        """
+        if self.relation == "=":
+            return None
+        top, bottom = self.reference, self.measured
+        if self.relation == ">=":
+            top, bottom = bottom, top
+        return top / bottom if bottom > NOISE and 0 <= top < math.inf else None
+
+
+def at_most(what: str, measured, bound, tolerance: float = 0.0) -> Row:
+    """Row stating that ``measured <= bound`` (up to an absolute ``tolerance``).
+
+    Examples
+    --------
+    >>> at_most("eigenvalue", 0.498, 0.5).ratio
+    1.0040160642570282
+    """
+    return Row(what, float(measured), "<=", float(bound), float(tolerance))
+
+
+def at_least(what: str, measured, bound, tolerance: float = 0.0) -> Row:
+    """Row stating that ``measured >= bound`` (up to an absolute ``tolerance``).
+
+    Examples
+    --------
+    >>> at_least("eigenvalue", -1e-17, 0.0).holds, at_least("gap", 0.1, 0.0).holds
+    (False, True)
+    """
+    return Row(what, float(measured), ">=", float(bound), float(tolerance))
+
+
+def equal(what: str, measured, expected, tolerance: float) -> Row:
+    """Row stating that ``|measured - expected| <= tolerance``.
+
+    Examples
+    --------
+    >>> equal("slope", 1.003, 1.0, tolerance=0.01).holds
+    True
+    """
+    return Row(what, float(measured), "=", float(expected), float(tolerance))
+
+
+@dataclass(frozen=True)
+class Check:
+    """The outcome of a statement's check: its rows, the verdict and the tightest ratio."""
+
+    statement: str
+    rows: tuple[Row, ...]
+    note: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether every row holds."""
+        return all(row.holds for row in self.rows)
+
+    @property
+    def ratio(self) -> float | None:
+        """The smallest ratio of the rows that have one: how tight the statement is here."""
+        ratios = [row.ratio for row in self.rows if row.ratio is not None]
+        return min(ratios, default=None)
+
+    @property
+    def verdict(self) -> str:
+        """``holds`` or ``fails``, followed by the note of the check."""
+        word = "holds" if self.holds else "fails"
+        return f"{word}; {self.note}" if self.note else word
+
+    def as_dict(self) -> dict:
+        """The check as plain data, full precision (stored in the notebook, read by the index)."""
+
+        def plain(x):  # JSON has no word for NaN or infinity
+            return x if math.isfinite(x) else None
+
+        return {
+            "statement": self.statement,
+            "holds": self.holds,
+            "verdict": self.verdict,
+            "ratio": self.ratio,
+            "rows": [
+                {
+                    "what": row.what,
+                    "measured": 0.0 if abs(row.measured) < NOISE else plain(row.measured),
+                    "relation": row.relation,
+                    "reference": plain(row.reference),
+                    "tolerance": row.tolerance,
+                    "holds": row.holds,
+                }
+                for row in self.rows
+            ],
+        }
+
+    def show(self) -> None:
+        """Display the rows and the verdict."""
+        sign = {"<=": "≤", ">=": "≥", "=": "="}
+        lines = []
+        for row in self.rows:
+            reference = number(row.reference)
+            if row.tolerance:
+                reference += f" ± {number(row.tolerance)}"
+            ratio = "" if row.ratio is None else number(row.ratio, 3)
+            lines.append(
+                [
+                    row.what,
+                    number(row.measured),
+                    sign[row.relation],
+                    reference,
+                    ratio,
+                    "yes" if row.holds else "NO",
+                ]
+            )
+        text, body = _grid(["quantity", "measured", "", "stated", "ratio", "holds"], lines)
+        foot = f"{self.statement}: {self.verdict}"
+        show(
+            f"{text}\n{foot}",
+            f'<table class="mf-check">{body}'
+            f'<tfoot><tr><td colspan="6">{html.escape(foot)}</td></tr></tfoot></table>',
+            self.as_dict(),
+        )
+
+
+def check(statement: str, *rows: Row, note: str = "") -> Check:
+    """Compare, show the comparison, and return it for the ``assert`` that ends the cell.
+
+    Parameters
+    ----------
+    statement : str
+        Identifier of the statement, for example ``"hy-theorem-4-1"``.
+    *rows : Row
+        Made by :func:`at_most`, :func:`at_least` and :func:`equal`; at least one.
+    note : str, optional
+        What the reader should know of the verdict, for example ``"sharpened: 1/2 for 1"``.
+
+    Returns
+    -------
+    Check
+        With ``.holds``, ``.ratio`` and ``.verdict``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no row (a check that compares nothing is not a check), or one is not a Row.
+
+    Examples
+    --------
+    >>> result = check("hy-lemma-2-1", at_most("eigenvalue of J", 0.498, 0.5))
+    quantity         measured     stated  ratio  holds
+    ---------------  --------  -  ------  -----  -----
+    eigenvalue of J  0.498     ≤  0.5     1.0    yes
+    hy-lemma-2-1: holds
+    >>> result.holds
+    True
+    """
+    if not rows:
+        raise ValueError(f"rows: check {statement!r} compares nothing")
+    for row in rows:
+        if not isinstance(row, Row):
+            raise TypeError(f"rows: expected at_most, at_least or equal, got {row!r}")
+    result = Check(statement, tuple(rows), note)
+    result.show()
+    return result
