@@ -1,0 +1,596 @@
+r"""One causal self-attention layer whose heads are particles, and its cross-entropy risk.
+
+A head is :math:`\theta=(W_Q,W_K,W_V,W_O)`. On tokens :math:`X\in\mathbb R^{T\times d}` it contributes the
+logits :math:`\varphi(X;\theta)=A\,X\,W_VW_OW_U`, with A the row-softmax of
+:math:`XW_Q(XW_K)^\top/\sqrt k` under the causal mask; a measure :math:`\mu` over heads predicts with
+:math:`f(X;\mu)=\int\varphi\,d\mu`. :func:`features` states this formula; :class:`AttentionRisk`
+computes the risk, its first variation and its gradient for many heads at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from scipy.special import softmax as _softmax
+
+from . import _validate as validate
+from .functional import Functional, Minimum
+from .measure import Measure
+from .space import Ball, Euclidean
+
+__all__ = [
+    "AttentionRisk",
+    "HeadShape",
+    "attention_weights",
+    "cross_entropy",
+    "features",
+    "softmax",
+    "softmax_jacobian",
+]
+
+# One block of work holds this many heads and sequences: its buffers stay in the cache.
+HEADS, SEQUENCES = 64, 64
+# Attention weights of the measure's own heads are kept for the gradient if they fit (bytes).
+KEEP = 2**26
+
+
+@dataclass(frozen=True)
+class HeadShape:
+    r"""Sizes of one head: token dimension d, query/key dimension k, value dimension v.
+
+    Parameters
+    ----------
+    d, k, v : int
+        Positive.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a size is not a positive integer.
+
+    Examples
+    --------
+    >>> shape = HeadShape(d=3, k=2, v=1)
+    >>> shape.size
+    18
+    >>> [W.shape for W in shape.split(np.zeros((5, 18)))]
+    [(5, 3, 2), (5, 3, 2), (5, 3, 1), (5, 1, 3)]
+    """
+
+    d: int
+    k: int
+    v: int
+
+    def __post_init__(self):
+        for name in ("d", "k", "v"):
+            object.__setattr__(self, name, validate.count(getattr(self, name), name))
+        validate.count(self.size, "size 2dk + 2dv")
+
+    @property
+    def blocks(self) -> tuple[int, int, int, int]:
+        """Number of entries of W_Q, W_K, W_V, W_O."""
+        return (self.d * self.k, self.d * self.k, self.d * self.v, self.v * self.d)
+
+    @property
+    def size(self) -> int:
+        """Number of parameters of one head, D = 2dk + 2dv."""
+        return sum(self.blocks)
+
+    def split(self, theta) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Matrices W_Q, W_K (..., d, k), W_V (..., d, v), W_O (..., v, d) of heads (..., D)."""
+        theta = np.asarray(theta)
+        if theta.ndim == 0 or theta.shape[-1] != self.size:
+            raise ValueError(
+                f"theta: expected {self.size} parameters for {self} in the last axis, "
+                f"got shape {theta.shape}"
+            )
+        d, k, v = self.d, self.k, self.v
+        parts = np.split(theta, np.cumsum(self.blocks)[:-1], axis=-1)
+        shapes = ((d, k), (d, k), (d, v), (v, d))
+        return tuple(p.reshape(*theta.shape[:-1], *s) for p, s in zip(parts, shapes, strict=True))
+
+    def join(self, W_Q, W_K, W_V, W_O) -> np.ndarray:
+        """Heads (..., D) from their matrices; the inverse of :meth:`split`."""
+        d, k, v = self.d, self.k, self.v
+        parts, heads = [], np.shape(W_Q)[:-2]
+        for name, W, s in zip(
+            ("W_Q", "W_K", "W_V", "W_O"),
+            (W_Q, W_K, W_V, W_O),
+            ((d, k), (d, k), (d, v), (v, d)),
+            strict=True,
+        ):
+            W = np.asarray(W)
+            if W.shape != heads + s:
+                raise ValueError(f"{name}: expected shape {heads + s}, got {W.shape}")
+            parts.append(W.reshape(*W.shape[:-2], s[0] * s[1]))
+        return np.concatenate(parts, axis=-1)
+
+    def ball(self, radius: float) -> Ball:
+        r"""The compact :math:`\Theta`: four Frobenius balls of one radius."""
+        return Ball(radius, self.blocks)
+
+
+def softmax(f) -> np.ndarray:
+    r"""Predicted law :math:`p_i=e^{f_i}/\sum_je^{f_j}` over the last axis (equation (3)).
+
+    Parameters
+    ----------
+    f : array_like, shape (..., V)
+        Logits of any size; complex ones are allowed.
+
+    Examples
+    --------
+    >>> softmax([1e4, 1e4, -1e4])
+    array([0.5, 0.5, 0. ])
+    """
+    f = validate.array(f, "f", (..., "V"), allow_complex=True)
+    if np.iscomplexobj(f):
+        e = np.exp(f - f.real.max(axis=-1, keepdims=True))
+        return e / e.sum(axis=-1, keepdims=True)
+    return _softmax(f, axis=-1)
+
+
+def softmax_jacobian(f) -> np.ndarray:
+    r"""Jacobian :math:`J(f)=\operatorname{diag}(p)-pp^\top` of the softmax (equation (4)).
+
+    Parameters
+    ----------
+    f : array_like, shape (..., V)
+
+    Returns
+    -------
+    array, shape (..., V, V)
+
+    Examples
+    --------
+    >>> softmax_jacobian([0.0, 0.0])
+    array([[ 0.25, -0.25],
+           [-0.25,  0.25]])
+    """
+    p = softmax(f)
+    return p[..., :, None] * np.eye(p.shape[-1]) - p[..., :, None] * p[..., None, :]
+
+
+def cross_entropy(f, y) -> np.ndarray:
+    r"""Loss :math:`\ell(f,y)=\log\sum_ie^{f_i}-\langle y,f\rangle` in nats (equation (9)).
+
+    Parameters
+    ----------
+    f : array_like, shape (..., V)
+        Logits; complex ones are allowed.
+    y : array_like, shape (..., V)
+        One-hot labels or probability vectors; leading axes broadcast.
+
+    Returns
+    -------
+    array, shape (...)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an entry is NaN or infinite, or ``y`` does not hold probability vectors of V entries.
+
+    Examples
+    --------
+    >>> cross_entropy([1e4, 0.0], [1.0, 0.0]), cross_entropy([1e4, 0.0], [0.0, 1.0])
+    (np.float64(0.0), np.float64(10000.0))
+    """
+    f = validate.array(f, "f", (..., "V"), allow_complex=True)
+    y = validate.probabilities(y, "y", (..., f.shape[-1])).astype(f.real.dtype, copy=False)
+    f = f - f.real.max(axis=-1, keepdims=True)
+    return np.log(np.exp(f).sum(axis=-1)) - (y * f).sum(axis=-1)
+
+
+def attention_weights(theta, X, shape: HeadShape) -> np.ndarray:
+    r"""Causal attention matrices A of heads on sequences (equations (5) and (6)).
+
+    Parameters
+    ----------
+    theta : array_like, shape (n, D)
+        Heads.
+    X : array_like, shape (S, T, d)
+        Tokens.
+    shape : HeadShape
+
+    Returns
+    -------
+    array, shape (n, S, T, T)
+        Row t holds the weights of tokens u <= t; rows sum to one, the rest is zero.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has a wrong shape or holds NaN or infinity.
+
+    Examples
+    --------
+    >>> shape = HeadShape(2, 1, 1)
+    >>> attention_weights(np.zeros((1, 8)), np.ones((1, 2, 2)), shape)[0, 0]
+    array([[1. , 0. ],
+           [0.5, 0.5]])
+    """
+    theta, X = _heads_and_tokens(theta, X, shape)
+    W_Q, W_K, _, _ = shape.split(theta)
+    queries, keys = X @ W_Q[:, None], X @ W_K[:, None]
+    scores = queries @ keys.swapaxes(-1, -2) / np.sqrt(shape.k)
+    visible = np.tri(X.shape[1], dtype=bool)
+    largest = np.where(visible, scores.real, -np.inf).max(axis=-1, keepdims=True)
+    e = np.where(visible, np.exp(np.where(visible, scores - largest, 0)), 0)
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def features(theta, X, W_U, shape: HeadShape) -> np.ndarray:
+    r"""Feature map :math:`\varphi(X;\theta)=A\,X\,W_VW_OW_U` (equation (7)).
+
+    Parameters
+    ----------
+    theta : array_like, shape (n, D)
+        Heads.
+    X : array_like, shape (S, T, d)
+        Tokens.
+    W_U : array_like, shape (d, V)
+        Fixed projection to the vocabulary.
+    shape : HeadShape
+
+    Returns
+    -------
+    array, shape (n, S, T, V)
+        One logit vector for every head, sequence and position. It is stored in full: for many
+        heads use :class:`AttentionRisk`, which never stores it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has a wrong shape or holds NaN or infinity.
+
+    Examples
+    --------
+    >>> shape = HeadShape(1, 1, 1)
+    >>> features([[0.0, 0.0, 1.0, 2.0]], [[[1.0], [3.0]]], [[1.0, -1.0]], shape)[0, 0]
+    array([[ 2., -2.],
+           [ 4., -4.]])
+    """
+    theta, X = _heads_and_tokens(theta, X, shape)
+    W_U = validate.array(W_U, "W_U", (shape.d, "V"))
+    _, _, W_V, W_O = shape.split(theta)
+    return attention_weights(theta, X, shape) @ X @ (W_V @ W_O @ W_U)[:, None]
+
+
+def _heads_and_tokens(theta, X, shape):
+    validate.instance(shape, "shape", HeadShape)
+    theta = validate.array(theta, "theta", ("n", shape.size), allow_complex=True)
+    return theta, validate.array(X, "X", ("S", "T", shape.d))
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionRisk(Functional):
+    r"""Cross-entropy risk of a measure over attention heads.
+
+    .. math:: R(\mu)=\frac1S\sum_{s\le S}\frac1T\sum_{t\le T}\ell\big(f_t(X_s;\mu),y_{s,t}\big),
+              \qquad f_t(X;\mu)=\int\varphi_t(X;\theta)\,d\mu(\theta)
+
+    in nats per token (equations (8) to (10)). The population is the finite set of sequences.
+    Its first variation is :math:`\Psi(\theta;\mu)=\mathbb E\frac1T\sum_t\langle p_t-y_t,\varphi_t\rangle`
+    (equation (11)) and :math:`G=\nabla_\theta\Psi` its gradient (equation (13)).
+
+    Parameters
+    ----------
+    X : array_like, shape (S, T, d)
+        Tokens.
+    Y : array_like, shape (S, T, V)
+        Labels: one-hot, or a probability vector for each position (the label integrated out).
+    W_U : array_like, shape (d, V)
+        Fixed projection to the vocabulary.
+    shape : HeadShape
+    space : space, optional
+        Where heads live: all of R^D (default) or ``shape.ball(radius)``.
+    dtype : numpy.float64 or numpy.float32, optional
+        Precision of data and of everything computed. Default float64. Complex heads are allowed
+        in either and give complex results (for the complex step).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a shape is wrong, an entry is NaN or infinite, a label is not a probability vector, or
+        the space has another dimension.
+
+    Notes
+    -----
+    Written for speed: a head enters through :math:`B=W_QW_K^\top/\sqrt k` and :math:`C=W_VW_O`
+    only; the head index is last and contiguous; a loop over the query position makes the mask
+    free; the residual is contracted with :math:`W_U` first; the
+    attention weights are kept for the gradient while they fit in 64 MB, else recomputed. Beyond
+    that, memory is linear in the number of heads with a constant of a few D numbers.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> shape = HeadShape(d=3, k=2, v=2)
+    >>> Y = np.eye(4)[rng.integers(4, size=(5, 6))]
+    >>> R = AttentionRisk(rng.normal(size=(5, 6, 3)), Y, rng.normal(size=(3, 4)), shape)
+    >>> bool(np.isclose(R(Measure(np.zeros((1, shape.size)))), np.log(4)))
+    True
+    """
+
+    X: np.ndarray
+    Y: np.ndarray
+    W_U: np.ndarray
+    shape: HeadShape
+    space: object = None
+    dtype: type = np.float64
+
+    def __post_init__(self):
+        validate.instance(self.shape, "shape", HeadShape)
+        try:
+            dtype = np.dtype(self.dtype)
+        except TypeError:
+            dtype = None
+        if dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
+            raise TypeError(f"dtype: expected float64 or float32, got {self.dtype!r}")
+        X = validate.array(self.X, "X", ("S", "T", self.shape.d))
+        W_U = validate.array(self.W_U, "W_U", (self.shape.d, "V"))
+        Y = validate.probabilities(self.Y, "Y", (X.shape[0], X.shape[1], W_U.shape[1]))
+        space = Euclidean() if self.space is None else validate.space(self.space)
+        if getattr(space, "dim", self.shape.size) != self.shape.size:
+            raise ValueError(
+                f"space: expected dimension {self.shape.size} of {self.shape}, got {space.dim}"
+            )
+        for name, value in (("X", X), ("Y", Y), ("W_U", W_U)):
+            with np.errstate(over="ignore"):  # what float32 cannot hold is refused by name
+                value = value.astype(dtype)
+            value = validate.array(value, name, value.shape)
+            object.__setattr__(self, name, validate.frozen(value))
+        object.__setattr__(self, "space", space)
+        object.__setattr__(self, "dtype", dtype.type)
+
+    def __repr__(self) -> str:
+        S, T, V = self.Y.shape
+        return f"AttentionRisk({S} sequences of {T} tokens, vocabulary {V}, {self.shape})"
+
+    def at(self, mu: Measure) -> AttentionLocal:
+        """Logits and residual at ``mu``, computed once."""
+        if not isinstance(mu, Measure):
+            raise TypeError(f"mu: expected a Measure, got {type(mu).__name__}")
+        if mu.dim != self.shape.size:
+            raise ValueError(
+                f"mu: expected heads of {self.shape.size} parameters for {self.shape}, got {mu.dim}"
+            )
+        attended, kept = _attended(self, mu)
+        return AttentionLocal(self, mu, attended @ self.W_U, kept)
+
+    def logits(self, mu: Measure) -> np.ndarray:
+        r"""Mean-field logits :math:`f_t(X;\mu)` (equation (8)), shape (S, T, V)."""
+        return self.at(mu).logits
+
+    def residual(self, mu: Measure) -> np.ndarray:
+        r"""Softmax residual :math:`r_t=p_t-y_t`, shape (S, T, V)."""
+        return self.at(mu).residual
+
+    def over_weights(self, atoms):
+        """Return the function ``w -> (R, dR/dw)`` of the weights; attention is computed once."""
+        A = attention_weights(atoms, self.X, self.shape)
+        _, _, W_V, W_O = self.shape.split(np.asarray(atoms))
+        # without W_U the features of one head are S x T x d numbers
+        attended = (A @ self.X @ (W_V @ W_O)[:, None]).reshape(len(A), -1)
+
+        def evaluate(w):
+            f = (w @ attended).reshape(self.X.shape) @ self.W_U
+            Z = (softmax(f) - self.Y) @ self.W_U.T
+            slope = attended @ Z.ravel() / (Z.shape[0] * Z.shape[1])
+            return cross_entropy(f, self.Y).mean(), slope
+
+        return evaluate
+
+    def sample(self, rng, n: int) -> AttentionRisk:
+        """Return the risk of n fresh sequences, drawn with replacement, with labels drawn.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator or int
+        n : int
+            Number of sequences, at least 1.
+        """
+        rng, n = validate.generator(rng), validate.count(n, "n")
+        index = rng.integers(len(self.X), size=n)
+        # the label is the first word at which the cumulative probability passes a uniform draw
+        passed = self.Y[index].cumsum(axis=-1) > rng.random((n, self.Y.shape[1], 1))
+        passed[..., -1] = True
+        labels = np.eye(self.Y.shape[-1])[passed.argmax(axis=-1)]
+        return AttentionRisk(self.X[index], labels, self.W_U, self.shape, self.space, self.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionLocal:
+    """The risk at one measure. Made by :meth:`AttentionRisk.at`.
+
+    Attributes
+    ----------
+    risk : AttentionRisk
+    mu : Measure
+    logits : array, shape (S, T, V)
+    """
+
+    risk: AttentionRisk
+    mu: Measure
+    logits: np.ndarray
+    _kept: list | None = None
+
+    @cached_property
+    def value(self) -> float:
+        """Risk R(mu) in nats per token."""
+        return cross_entropy(self.logits, self.risk.Y).mean()
+
+    @cached_property
+    def residual(self) -> np.ndarray:
+        """Softmax residual p - y, shape (S, T, V)."""
+        return softmax(self.logits) - self.risk.Y
+
+    @cached_property
+    def Z(self) -> np.ndarray:
+        """Residual seen from the tokens, Z_t = W_U r_t, shape (S, T, d)."""
+        return self.residual @ self.risk.W_U.T
+
+    def first_variation(self, x) -> np.ndarray:
+        r"""First variation :math:`\Psi(x;\mu)` (equation (11)) at heads x (n, D); shape (n,)."""
+        theta = self._heads(x)
+        _, _, W_V, W_O = self.risk.shape.split(theta)
+        return ((W_V @ W_O) * self.correlation(theta)).sum(axis=(1, 2))
+
+    def gradient(self, x) -> np.ndarray:
+        r"""Gradient :math:`G(x;\mu)=\nabla_\theta\Psi` (equation (13)) at heads x; shape (n, D)."""
+        theta = self._heads(x)
+        shape = self.risk.shape
+        # measures are immutable: the same array means the same heads
+        kept = self._kept if x is self.mu.atoms else None
+        dB, dC = _pull_back(self.risk, theta, self._dual, kept=kept)
+        W_Q, W_K, W_V, W_O = shape.split(theta)
+        dB = dB / np.sqrt(theta.real.dtype.type(shape.k))
+        t = (0, 2, 1)
+        return shape.join(
+            dB @ W_K, dB.transpose(t) @ W_Q, dC @ W_O.transpose(t), W_V.transpose(t) @ dC
+        )
+
+    def correlation(self, theta) -> np.ndarray:
+        r"""Matrix :math:`C=\mathbb E\frac1T\sum_t(AX)_t^\top Z_t^\top` of the attention of each head.
+
+        It gives :math:`\Psi(\theta;\mu)=\langle W_VW_O,C\rangle`: the first variation is linear in
+        the value map once (W_Q, W_K) is fixed. Shape (n, D) to (n, d, d).
+        """
+        return _pull_back(self.risk, self._heads(theta), self._dual, scores=False)[1]
+
+    def minimise(self, rng, ridge: float = 0.0, space=None, **options) -> Minimum:
+        """Least value of the first variation over the balls, with a rigorous lower bound.
+
+        See :func:`mfbook.certificate.frank_wolfe_gap`, which calls this, for the method.
+        """
+        from ._best_head import best_head
+
+        return best_head(self, rng, ridge, self.risk.space if space is None else space, **options)
+
+    @property
+    def _dual(self) -> np.ndarray:
+        """Z divided by the number of tokens: the expectation's weights included."""
+        S, T, _ = self.Z.shape
+        return self.Z / self.Z.real.dtype.type(S * T)
+
+    def _heads(self, x) -> np.ndarray:
+        x = validate.array(x, "x", ("n", self.risk.shape.size), allow_complex=True)
+        return _cast(x, self.risk)
+
+
+def _cast(theta, risk):
+    """Heads in the precision of the risk; complex stays complex."""
+    kind = np.result_type(risk.dtype, np.complex64) if np.iscomplexobj(theta) else risk.dtype
+    return np.asarray(theta, dtype=kind)
+
+
+def _blocks(total: int, size: int):
+    """Slices of at most ``size`` that cover ``range(total)``."""
+    return (slice(i, min(i + size, total)) for i in range(0, total, size))
+
+
+def _head_last(W) -> np.ndarray:
+    """Lay matrices (m, a, b) out as (a, b*m): one matrix product serves all heads."""
+    m, a, b = W.shape
+    return np.ascontiguousarray(W.transpose(1, 2, 0)).reshape(a, b * m)
+
+
+def _matrices(theta, shape):
+    """B = W_Q W_K^T / sqrt(k) and C = W_V W_O of each head, both (m, d, d)."""
+    W_Q, W_K, W_V, W_O = shape.split(theta)
+    scale = np.sqrt(theta.real.dtype.type(shape.k))
+    return W_Q @ W_K.transpose(0, 2, 1) / scale, W_V @ W_O
+
+
+class _Buffers:
+    """Work space of one block, allocated once for a call."""
+
+    def __init__(self, risk, heads, dtype):
+        S, T, d = risk.X.shape
+        block = min(SEQUENCES, S) * min(HEADS, heads)
+        self.query, self.attended = np.empty((2, block * d), dtype)
+        self.weights, self.change = np.empty((2, block * T), dtype)
+
+
+def _view(buffer, *shape):
+    """First entries of a flat buffer as a contiguous array."""
+    return buffer[: np.prod(shape, dtype=int)].reshape(shape)
+
+
+def _attend(X, i, b, buffers):
+    """Attention weights (s, i+1, m) of query i for the heads of block b."""
+    s, _, d = X.shape
+    m = b.shape[1] // d
+    q = np.matmul(X[:, i], b, out=_view(buffers.query, s, d * m)).reshape(s, d, m)
+    A = np.matmul(X[:, : i + 1], q, out=_view(buffers.weights, s, i + 1, m))
+    A -= A.real.max(axis=1, keepdims=True)
+    np.exp(A, out=A)
+    A /= A.sum(axis=1, keepdims=True)
+    return A
+
+
+def _average(X, A, buffers):
+    """Tokens averaged with the weights A (s, i+1, m): shape (s, d*m)."""
+    s, d, m = len(X), X.shape[2], A.shape[2]
+    out = _view(buffers.attended, s, d, m)
+    np.matmul(X[:, : A.shape[1]].transpose(0, 2, 1), A, out=out)
+    return out.reshape(s, d * m)
+
+
+def _attended(risk, mu) -> tuple[np.ndarray, list | None]:
+    """Integral of A X W_V W_O over the heads (S, T, d), and the attention weights if they fit."""
+    theta = _cast(mu.atoms, risk)
+    S, T, d = risk.X.shape
+    out = np.zeros((S, T, d), theta.dtype)
+    buffers = _Buffers(risk, len(theta), theta.dtype)
+    kept = [] if len(theta) * S * T * (T + 1) // 2 * theta.itemsize <= KEEP else None
+    for h in _blocks(len(theta), HEADS):
+        B, C = _matrices(theta[h], risk.shape)
+        weighted = mu.weights[h, None, None].astype(theta.real.dtype) * C
+        b, c = _head_last(B), weighted.transpose(1, 0, 2).reshape(-1, d)
+        for s, i in product(_blocks(S, SEQUENCES), range(T)):
+            X = risk.X[s]
+            A = _attend(X, i, b, buffers)
+            out[s, i] += _average(X, A, buffers) @ c
+            if kept is not None:
+                kept.append(A.copy())
+    return out, kept
+
+
+def _pull_back(risk, theta, dual, scores=True, kept=None):
+    """Derivatives of the sum over tokens of <A X C, dual> in B and C, both (n, d, d).
+
+    Without ``scores`` only the second, which needs no derivative of the softmax. ``kept`` holds
+    the attention weights of these heads in the order of the loops, if they are known.
+    """
+    S, T, d = risk.X.shape
+    n, dtype = len(theta), np.result_type(theta, dual)
+    dB = np.empty((n if scores else 0, d, d), dtype)
+    dC = np.empty((n, d, d), dtype)
+    buffers = _Buffers(risk, n, dtype)
+    known = iter(kept or ())
+    for h in _blocks(n, HEADS):
+        B, C = _matrices(theta[h], risk.shape)
+        m = len(B)
+        b = _head_last(B).astype(dtype, copy=False)
+        c = _head_last(C.transpose(0, 2, 1)).astype(dtype, copy=False)
+        block_dB, block_dC = np.zeros((2, d, d * m), dtype)
+        for s, i in product(_blocks(S, SEQUENCES), range(T)):
+            X, u = risk.X[s], dual[s, i]
+            A = _attend(X, i, b, buffers) if kept is None else next(known)
+            block_dC += u.T @ _average(X, A, buffers)
+            if not scores or i == 0:  # the first token sees only itself: its weight is fixed
+                continue
+            w = np.matmul(u, c, out=_view(buffers.query, len(X), d * m)).reshape(-1, d, m)
+            D = np.matmul(X[:, : i + 1], w, out=_view(buffers.change, len(X), i + 1, m))
+            D *= A  # derivative in the scores: A (D - sum A D)
+            D -= A * D.sum(axis=1, keepdims=True)
+            block_dB += X[:, i].T @ _average(X, D, buffers)
+        # block_dB[a, (e, h)] and block_dC[e, (a, h)] back to one matrix for each head
+        if scores:
+            dB[h] = block_dB.reshape(d, d, m).transpose(2, 0, 1)
+        dC[h] = block_dC.reshape(d, d, m).transpose(2, 1, 0)
+    return dB, dC
