@@ -98,9 +98,10 @@ def frank_wolfe_gap(F, mu: Measure, rng, **options) -> Gap:
     local = F.at(mu)
     values = local.first_variation(mu.atoms)
     mean = mu.weights @ values
-    try:
+    least = NotImplemented
+    if hasattr(local, "minimise"):
         least = local.minimise(rng, **options)
-    except (AttributeError, NotImplementedError):
+    if least is NotImplemented:
         least = _search(local, mu, F.space, rng, **options)
     own = int(values.argmin())
     point, value = least.point, least.value

@@ -31,7 +31,8 @@ class Local(Protocol):
     """What a functional is at one measure: its value, and its first variation as a function.
 
     A local may also offer ``minimise(rng, ridge=0.0) -> Minimum``: the minimum of the first
-    variation (plus ``ridge/2`` times the squared norm) over the space, with a rigorous bound.
+    variation (plus ``ridge/2`` times the squared norm) over the space, with a rigorous bound; or
+    ``NotImplemented`` where none is known.
     """
 
     value: float
@@ -211,9 +212,7 @@ class _CombinationLocal:
         models = [(a, L) for a, L in self.terms if hasattr(L, "minimise")]
         ridges = [(a, L) for a, L in self.terms if not hasattr(L, "minimise")]
         if len(models) != 1 or models[0][0] <= 0 or any(not hasattr(L, "ridge") for _, L in ridges):
-            raise NotImplementedError(
-                "a closed form is known for one model with positive coefficient plus ridges"
-            )
+            return NotImplemented  # known for one model with positive coefficient plus ridges
         (a, model), = models
         total = ridge + sum(b * L.ridge for b, L in ridges)
         m = model.minimise(rng, ridge=total / a, space=self.space, **options)
