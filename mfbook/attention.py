@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from math import prod
 
 import numpy as np
 from scipy.special import softmax as _softmax
@@ -31,10 +32,11 @@ __all__ = [
     "softmax_jacobian",
 ]
 
-# One block of work holds this many heads and sequences: its buffers stay in the cache.
-HEADS, SEQUENCES = 64, 64
+# One block of work holds this many heads and sequences: large enough to hide the cost of a call,
+# small enough for its buffers to stay in the cache.
+HEADS, SEQUENCES = 128, 64
 # Attention weights of the measure's own heads are kept for the gradient if they fit (bytes).
-KEEP = 2**26
+KEEP = 2**25
 
 
 @dataclass(frozen=True)
@@ -301,9 +303,10 @@ class AttentionRisk(Functional):
     -----
     Written for speed: a head enters through :math:`B=W_QW_K^\top/\sqrt k` and :math:`C=W_VW_O`
     only; the head index is last and contiguous; a loop over the query position makes the mask
-    free; the residual is contracted with :math:`W_U` first; the
-    attention weights are kept for the gradient while they fit in 64 MB, else recomputed. Beyond
-    that, memory is linear in the number of heads with a constant of a few D numbers.
+    free; tokens enter relative to the query's own; the residual is contracted with :math:`W_U`
+    first; the attention weights are kept for the gradient while they fit in 32 MB, else
+    recomputed. Beyond that, memory is linear in the number of heads with a constant of a few D
+    numbers.
 
     Examples
     --------
@@ -327,7 +330,7 @@ class AttentionRisk(Functional):
         try:
             dtype = np.dtype(self.dtype)
         except TypeError:
-            dtype = None
+            dtype = np.dtype(object)
         if dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
             raise TypeError(f"dtype: expected float64 or float32, got {self.dtype!r}")
         X = validate.array(self.X, "X", ("S", "T", self.shape.d))
@@ -487,77 +490,116 @@ def _cast(theta, risk):
     return np.asarray(theta, dtype=kind)
 
 
+# The kernel. A row of scores may be shifted by a constant, so x_i^T B (x_j - x_i) serves as the
+# score of key j for query i, and the row averages x_i + sum_{j<i} A_ij (x_j - x_i). The query's
+# own token then has score 0 and needs neither an exponential nor a matrix product. The head index
+# is last and contiguous: one matrix product or one ufunc call serves all heads of a block.
+
+
 def _blocks(total: int, size: int):
     """Slices of at most ``size`` that cover ``range(total)``."""
     return (slice(i, min(i + size, total)) for i in range(0, total, size))
 
 
 def _head_last(W) -> np.ndarray:
-    """Lay matrices (m, a, b) out as (a, b*m): one matrix product serves all heads."""
+    """Lay matrices (m, a, b) out as (a, b*m)."""
     m, a, b = W.shape
     return np.ascontiguousarray(W.transpose(1, 2, 0)).reshape(a, b * m)
 
 
-def _matrices(theta, shape):
-    """B = W_Q W_K^T / sqrt(k) and C = W_V W_O of each head, both (m, d, d)."""
-    W_Q, W_K, W_V, W_O = shape.split(theta)
-    scale = np.sqrt(theta.real.dtype.type(shape.k))
-    return W_Q @ W_K.transpose(0, 2, 1) / scale, W_V @ W_O
+def _score_matrices(theta, risk) -> tuple[np.ndarray, bool]:
+    """B = W_Q W_K^T / sqrt(k) of each head, laid out head-last, and whether scores are small.
+
+    Small means that exp of a score can be squared without overflow. It is proved by
+    |x_i^T B (x_j - x_i)| <= 2 max|x|^2 |B|; X is real, so only Re B enters the real part.
+    """
+    W_Q, W_K, _, _ = risk.shape.split(theta)
+    B = W_Q @ W_K.transpose(0, 2, 1) / np.sqrt(theta.real.dtype.type(risk.shape.k))
+    with np.errstate(over="ignore"):
+        bound = 2 * (risk.X**2).sum(-1).max() * np.sqrt((B.real**2).sum((1, 2)).max())
+    return _head_last(B), bool(bound < np.log(np.finfo(B.dtype).max) / 2)
 
 
-class _Buffers:
-    """Work space of one block, allocated once for a call."""
+def _value_matrices(theta, risk) -> np.ndarray:
+    """C = W_V W_O of each head, (m, d, d)."""
+    _, _, W_V, W_O = risk.shape.split(theta)
+    return W_V @ W_O
+
+
+class _Work:
+    """What one call needs: the tokens with position first, and buffers for one block."""
 
     def __init__(self, risk, heads, dtype):
         S, T, d = risk.X.shape
+        self.tokens = np.ascontiguousarray(risk.X.transpose(1, 0, 2))
         block = min(SEQUENCES, S) * min(HEADS, heads)
         self.query, self.attended = np.empty((2, block * d), dtype)
-        self.weights, self.change = np.empty((2, block * T), dtype)
+        self.scores, self.weights = np.empty((2, block * T), dtype)
+
+    def split(self, s, i) -> tuple[np.ndarray, np.ndarray]:
+        """Query tokens i of sequences s (s, d), and earlier tokens relative to them (s, i, d)."""
+        x = self.tokens[i, s]
+        return x, (self.tokens[:i, s] - x).transpose(1, 0, 2)
 
 
 def _view(buffer, *shape):
     """First entries of a flat buffer as a contiguous array."""
-    return buffer[: np.prod(shape, dtype=int)].reshape(shape)
+    return buffer[: prod(shape)].reshape(shape)
 
 
-def _attend(X, i, b, buffers):
-    """Attention weights (s, i+1, m) of query i for the heads of block b."""
-    s, _, d = X.shape
+def _pair(x, keys, b, work):
+    """Products x^T b (x_j - x_i) for every earlier token and every head of b: (s, i, m)."""
+    s, i, d = keys.shape
     m = b.shape[1] // d
-    q = np.matmul(X[:, i], b, out=_view(buffers.query, s, d * m)).reshape(s, d, m)
-    A = np.matmul(X[:, : i + 1], q, out=_view(buffers.weights, s, i + 1, m))
-    A -= A.real.max(axis=1, keepdims=True)
-    np.exp(A, out=A)
-    A /= A.sum(axis=1, keepdims=True)
-    return A
+    y = np.matmul(x, b, out=_view(work.query, s, d * m)).reshape(s, d, m)
+    return np.matmul(keys, y, out=_view(work.scores, s, i, m))
 
 
-def _average(X, A, buffers):
-    """Tokens averaged with the weights A (s, i+1, m): shape (s, d*m)."""
-    s, d, m = len(X), X.shape[2], A.shape[2]
-    out = _view(buffers.attended, s, d, m)
-    np.matmul(X[:, : A.shape[1]].transpose(0, 2, 1), A, out=out)
-    return out.reshape(s, d * m)
+def _attend(x, keys, b, small, work, out):
+    """Attention weights (s, i, m) on the earlier tokens, into ``out``."""
+    E = _pair(x, keys, b, work)
+    own = 1
+    if not small:
+        top = np.maximum(E.real.max(axis=1, keepdims=True), 0)
+        E -= top
+        own = np.exp(-top)
+    np.exp(E, out=E)
+    return np.multiply(E, 1 / (E.sum(axis=1, keepdims=True) + own), out=out)
+
+
+def _average(keys, A, work):
+    """Sum of relative tokens weighted by A (s, i, m): shape (s, d*m)."""
+    s, _, d = keys.shape
+    out = _view(work.attended, s, d, A.shape[2])
+    return np.matmul(keys.transpose(0, 2, 1), A, out=out).reshape(s, -1)
 
 
 def _attended(risk, mu) -> tuple[np.ndarray, list | None]:
     """Integral of A X W_V W_O over the heads (S, T, d), and the attention weights if they fit."""
     theta = _cast(mu.atoms, risk)
     S, T, d = risk.X.shape
-    out = np.zeros((S, T, d), theta.dtype)
-    buffers = _Buffers(risk, len(theta), theta.dtype)
-    kept = [] if len(theta) * S * T * (T + 1) // 2 * theta.itemsize <= KEEP else None
+    out, mean = np.zeros((S, T, d), theta.dtype), np.zeros((d, d), theta.dtype)
+    work = _Work(risk, len(theta), theta.dtype)
+    total = len(theta) * S * T * (T - 1) // 2
+    # one allocation, small enough for malloc to reuse its pages in the next call
+    store = np.empty(total, theta.dtype) if total * theta.itemsize <= KEEP else None
+    kept, used = [], 0
     for h in _blocks(len(theta), HEADS):
-        B, C = _matrices(theta[h], risk.shape)
-        weighted = mu.weights[h, None, None].astype(theta.real.dtype) * C
-        b, c = _head_last(B), weighted.transpose(1, 0, 2).reshape(-1, d)
-        for s, i in product(_blocks(S, SEQUENCES), range(T)):
-            X = risk.X[s]
-            A = _attend(X, i, b, buffers)
-            out[s, i] += _average(X, A, buffers) @ c
-            if kept is not None:
-                kept.append(A.copy())
-    return out, kept
+        b, small = _score_matrices(theta[h], risk)
+        weights = mu.weights[h, None, None].astype(theta.real.dtype)
+        C = weights * _value_matrices(theta[h], risk)
+        mean += C.sum(axis=0)
+        c = C.transpose(1, 0, 2).reshape(-1, d)
+        for s, i in product(_blocks(S, SEQUENCES), range(1, T)):
+            x, keys = work.split(s, i)
+            size = len(x), i, len(C)
+            A = _view(work.weights if store is None else store[used:], *size)
+            _attend(x, keys, b, small, work, A)
+            out[s, i] += _average(keys, A, work) @ c
+            if store is not None:
+                kept.append(A)
+                used += A.size
+    return out + risk.X @ mean, None if store is None else kept
 
 
 def _pull_back(risk, theta, dual, scores=True, kept=None):
@@ -570,27 +612,31 @@ def _pull_back(risk, theta, dual, scores=True, kept=None):
     n, dtype = len(theta), np.result_type(theta, dual)
     dB = np.empty((n if scores else 0, d, d), dtype)
     dC = np.empty((n, d, d), dtype)
-    buffers = _Buffers(risk, n, dtype)
+    work = _Work(risk, n, dtype)
+    own = np.tensordot(risk.X, dual, ((0, 1), (0, 1)))  # the queries' own tokens: for every head
     known = iter(kept or ())
     for h in _blocks(n, HEADS):
-        B, C = _matrices(theta[h], risk.shape)
-        m = len(B)
-        b = _head_last(B).astype(dtype, copy=False)
+        if kept is None:
+            b, small = _score_matrices(theta[h].astype(dtype, copy=False), risk)
+        C = _value_matrices(theta[h], risk)
+        m = len(C)
         c = _head_last(C.transpose(0, 2, 1)).astype(dtype, copy=False)
         block_dB, block_dC = np.zeros((2, d, d * m), dtype)
-        for s, i in product(_blocks(S, SEQUENCES), range(T)):
-            X, u = risk.X[s], dual[s, i]
-            A = _attend(X, i, b, buffers) if kept is None else next(known)
-            block_dC += u.T @ _average(X, A, buffers)
-            if not scores or i == 0:  # the first token sees only itself: its weight is fixed
-                continue
-            w = np.matmul(u, c, out=_view(buffers.query, len(X), d * m)).reshape(-1, d, m)
-            D = np.matmul(X[:, : i + 1], w, out=_view(buffers.change, len(X), i + 1, m))
-            D *= A  # derivative in the scores: A (D - sum A D)
-            D -= A * D.sum(axis=1, keepdims=True)
-            block_dB += X[:, i].T @ _average(X, D, buffers)
+        for s, i in product(_blocks(S, SEQUENCES), range(1, T)):
+            x, keys = work.split(s, i)
+            u = dual[s, i]
+            if kept is None:
+                A = _attend(x, keys, b, small, work, _view(work.weights, len(x), i, m))
+            else:
+                A = next(known)
+            block_dC += u.T @ _average(keys, A, work)
+            if scores:  # derivative in the scores: A (D - sum A D)
+                D = _pair(u, keys, c, work)
+                D -= np.einsum("sjm,sjm->sm", A, D)[:, None]
+                D *= A
+                block_dB += x.T @ _average(keys, D, work)
         # block_dB[a, (e, h)] and block_dC[e, (a, h)] back to one matrix for each head
         if scores:
             dB[h] = block_dB.reshape(d, d, m).transpose(2, 0, 1)
-        dC[h] = block_dC.reshape(d, d, m).transpose(2, 1, 0)
+        dC[h] = block_dC.reshape(d, d, m).transpose(2, 1, 0) + own
     return dB, dC

@@ -53,7 +53,7 @@ class Gap:
 def frank_wolfe_gap(F, mu: Measure, rng, **options) -> Gap:
     r"""Bracket the Frank-Wolfe gap :math:`\int\delta F\,d\mu-\min_\Theta\delta F` of a measure.
 
-    For an attention risk on ``shape.ball(radius)``, alone or with a :class:`Ridge`, the minimum
+    For an attention risk on ``shape.ball(radius)``, alone or with a ``Ridge``, the minimum
     over (W_V, W_O) is in closed form, (W_Q, W_K) are searched from many starts, and the rigorous
     end bounds the largest singular value for all of them (Chapter 4). For any other functional
     the search is a projected gradient descent from the atoms and nothing is proved.

@@ -285,7 +285,7 @@ def check_functional(F, mu: Measure, rng, *, step: float = 1e-5, tolerance: floa
     Raises
     ------
     TypeError, ValueError
-        If ``mu`` is not a measure with real atoms, or ``step`` is not positive.
+        If ``mu`` is not a measure with real atoms, or ``step`` is not in (0, 1/2].
 
     Examples
     --------
@@ -295,6 +295,8 @@ def check_functional(F, mu: Measure, rng, *, step: float = 1e-5, tolerance: floa
     """
     rng = validate.generator(rng)
     step = validate.positive(step, "step")
+    if step > 0.5:
+        raise ValueError(f"step: expected a number in (0, 1/2], got {step}")
     if np.iscomplexobj(validate.instance(mu, "mu", Measure).atoms):
         raise TypeError("mu: expected real atoms, got complex ones")
     space, x = F.space, mu.atoms

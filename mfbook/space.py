@@ -41,7 +41,7 @@ class Euclidean:
 
     def retract(self, x, v):
         """Return ``x + v``."""
-        return x + v
+        return np.add(x, v)
 
     def project(self, x):
         """Return ``x``: nothing is outside."""
@@ -138,7 +138,7 @@ class Ball:
 
     def retract(self, x, v):
         """Return the projection of ``x + v``."""
-        return self.project(x + v)
+        return self.project(np.add(x, v))
 
     def contains(self, x, tolerance: float = ON_TOLERANCE):
         """Whether each row of ``x`` is in the product, up to a relative tolerance."""
@@ -221,6 +221,7 @@ class Sphere:
 
     def tangent(self, x, v):
         r"""Project on the tangent space, :math:`P_xv=v-\langle x,v\rangle x`."""
+        x, v = np.asarray(x), np.asarray(v)
         return v - (x * v).sum(axis=-1, keepdims=True) * x
 
     def project(self, x):
@@ -232,7 +233,7 @@ class Sphere:
 
     def retract(self, x, v):
         """Return ``x + v`` divided by its length."""
-        return self.project(x + v)
+        return self.project(np.add(x, v))
 
     def contains(self, x, tolerance: float = ON_TOLERANCE):
         """Whether each row of ``x`` is a unit vector, up to the tolerance."""
