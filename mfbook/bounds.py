@@ -128,7 +128,8 @@ def score_bound(R_X: float, r: float, k: int) -> float:
     2.0
     """
     R_X, r = validate.positive(R_X, "R_X"), validate.positive(r, "r")
-    return R_X**2 * r**2 / math.sqrt(validate.count(k, "k"))
+    # products: a float power raises where it overflows, a product is infinite
+    return (R_X * r) * (R_X * r) / math.sqrt(validate.count(k, "k"))
 
 
 def third_moment_constant() -> float:
@@ -171,7 +172,8 @@ def feature_bound(R_X: float, R_U: float, r: float) -> float:
     18.0
     """
     R_X, R_U = validate.positive(R_X, "R_X"), validate.positive(R_U, "R_U")
-    return R_X * R_U * validate.positive(r, "r") ** 2
+    r = validate.positive(r, "r")
+    return R_X * R_U * r * r
 
 
 def jacobian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
@@ -263,7 +265,7 @@ def hessian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
     3.9128
     """
     g = score_bound(R_X, r, k)
-    a = g + 2 * third_moment_constant() * g**2
+    a = g + 2 * third_moment_constant() * g * g
     return R_X * validate.positive(R_U, "R_U") * (1 + a + math.hypot(1 - a, 4 * g)) / 2
 
 
@@ -294,7 +296,9 @@ def hessian_attained(R_X: float, R_U: float, r: float, k: int) -> float:
     >>> round(hessian_attained(R_X=1.0, R_U=1.0, r=1.0, k=1), 4)
     3.0203
     """
-    g = score_bound(R_X, r, k)
+    g, R_U = score_bound(R_X, r, k), validate.positive(R_U, "R_U")
+    if not math.isfinite(g):
+        return math.inf
 
     def norm(mu):
         w = 1 - mu**2
@@ -307,7 +311,7 @@ def hessian_attained(R_X: float, R_U: float, r: float, k: int) -> float:
     near = (grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)])
     found = minimize_scalar(lambda mu: -norm(mu), bounds=near, options={"xatol": 1e-12})
     largest = max(float(norm(grid[i])), -float(found.fun))
-    return R_X * validate.positive(R_U, "R_U") * largest
+    return R_X * R_U * largest
 
 
 @dataclass(frozen=True)
@@ -413,7 +417,7 @@ def drift_lipschitz(R_X: float, R_U: float, r: float, k: int) -> DriftLipschitz:
     2.0
     """
     bounds = feature_bounds(R_X, R_U, r, k)
-    return DriftLipschitz(loss_lipschitz() * bounds.H, softmax_lipschitz() * bounds.L**2)
+    return DriftLipschitz(loss_lipschitz() * bounds.H, softmax_lipschitz() * bounds.L * bounds.L)
 
 
 @dataclass(frozen=True)
@@ -444,7 +448,8 @@ def growth_bound(
 
     .. math:: N_V(\tau)&\le e^{c\tau}N_V(0),\\
               \|\nabla_{W_Q}\Psi\|&\le\frac{cR_X^2}{\sqrt k}\|W_K\|\|W_V\|\|W_O\|,\\
-              N_Q(\tau)&\le N_Q(0)\exp\Big(\frac{R_X^2N_V(0)^2}{8\sqrt k}\big(e^{2c\tau}-1\big)\Big).
+              N_Q(\tau)&\le N_Q(0)\exp\Big(\frac{R_X^2N_V(0)^2}{8\sqrt k}
+              \big(e^{2c\tau}-1\big)\Big).
 
     :math:`\Psi=\langle W_VW_O,C\rangle` with :math:`\|C\|\le c`; then Gronwall's inequality
     twice. The bound holds for the flow, for explicit Euler with any step, and for stochastic
@@ -480,10 +485,11 @@ def growth_bound(
     c = loss_lipschitz() * R_X * R_U
     with np.errstate(over="ignore"):
         v = float(values * np.exp(c * tau)) if values else 0.0
-        exponent = (R_X * values) ** 2 / (8 * math.sqrt(k)) * np.expm1(2 * c * tau) if values else 0
+        start = R_X * values * R_X * values / (8 * math.sqrt(k))
+        exponent = start * np.expm1(2 * c * tau) if start else 0.0
         q = float(queries * np.exp(exponent)) if queries else 0.0
-    # ||W_V|| ||W_O|| <= v^2 / 4; a product, because a float power raises where it overflows
-    return GrowthBound(v, c * R_X**2 / math.sqrt(k) * (v * v) / 4, q)
+    # ||W_V|| ||W_O|| <= v^2 / 4
+    return GrowthBound(v, c * R_X * R_X / math.sqrt(k) * (v * v) / 4, q)
 
 
 # ---------------------------------------------------------------- approximation (Chapter 4)
@@ -541,7 +547,8 @@ def sharp_rate(B: float, M: int) -> float:
     >>> sharp_rate(B=2.0, M=10)
     0.1
     """
-    return variance_rate(validate.positive(B, "B") ** 2, M)
+    B = validate.positive(B, "B")
+    return loss_smoothness() / 2 * B * B / validate.count(M, "M")
 
 
 def variance_rate(sigma2: float, M: int) -> float:

@@ -120,8 +120,8 @@ class DerivativeNorms:
     Attributes
     ----------
     value, first, second : array, shape (n,)
-        :math:`\|\varphi\|`, :math:`\|\nabla\varphi\|_{op}` and :math:`\|\nabla^2\varphi\|_{op}`. The
-        last is found by iteration from two starts: attained, and so never too large.
+        :math:`\|\varphi\|`, :math:`\|\nabla\varphi\|_{op}` and :math:`\|\nabla^2\varphi\|_{op}`.
+        The last is found by iteration from a few starts: attained, and so never too large.
     share : array, shape (n,)
         The part :math:`n^2=\|q\|^2+\|\kappa\|^2` of the unit direction in which the second
         derivative is largest.
@@ -133,7 +133,7 @@ class DerivativeNorms:
     share: np.ndarray
 
 
-def derivative_norms(theta, X, W_U, shape: HeadShape, *, iterations: int = 8) -> DerivativeNorms:
+def derivative_norms(theta, X, W_U, shape: HeadShape, *, iterations: int = 4) -> DerivativeNorms:
     r"""Operator norms of the first and second derivative of the feature map at given heads.
 
     The first is the largest singular value of the V × D Jacobian. The second is the maximum of
@@ -163,6 +163,7 @@ def derivative_norms(theta, X, W_U, shape: HeadShape, *, iterations: int = 8) ->
     """
     theta = validate.array(theta, "theta", ("n", shape.size))
     n, D = theta.shape
+    iterations = validate.count(iterations, "iterations")
     unit = np.eye(D)
 
     def along(directions):
@@ -183,11 +184,12 @@ def derivative_norms(theta, X, W_U, shape: HeadShape, *, iterations: int = 8) ->
 
     rows = np.arange(n)
     best, share = np.zeros(n), np.zeros(n)
-    # two starts: the directions that bend most among the axes and among the pairs
-    for candidates in (diagonal, pairs):
-        start = np.linalg.norm(candidates, axis=-1).argmax(axis=1)
-        e = candidates[rows, start]
-        for _ in range(validate.count(iterations, "iterations")):
+    # starts: directions of the logits, and the axes and pairs of axes that bend most
+    starts = [np.tile(e, (n, 1)) for e in np.linalg.svd(W_U, full_matrices=False)[2][:4]]
+    for bends in (diagonal, pairs):
+        starts.append(bends[rows, np.linalg.norm(bends, axis=-1).argmax(axis=1)])
+    for e in starts:
+        for _ in range(iterations):
             e = e / np.maximum(np.linalg.norm(e, axis=-1, keepdims=True), np.finfo(float).tiny)
             values, vectors = np.linalg.eigh(np.einsum("nijv,nv->nij", second, e))
             h = vectors[rows, :, np.abs(values).argmax(axis=1)]

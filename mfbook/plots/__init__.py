@@ -1,11 +1,14 @@
 """Figures in one style; the only package that imports matplotlib (and, on request, ipywidgets).
 
 Every function takes named data, draws one figure and returns a :class:`Picture`, which shows itself
-as a PNG. Colours and line styles mean the same thing throughout the book: see :data:`ROLES`.
+as a PNG. Colours and line styles mean the same thing throughout the book: see ``ROLES``.
 """
 
+from .assumptions import curvature_shares, derivative_bounds, profile_runs
 from .charts import attention_maps, curves, rates, scatter
 from .frames import frames
+from .model import head_view, hessian_blocks, prediction_map, sensitivity, two_paths
+from .static import boosting_rounds, excess_distribution, excess_rates
 from .style import ROLES, Picture, Role, drawing, new_figure
 
 __all__ = [
@@ -13,10 +16,21 @@ __all__ = [
     "Picture",
     "Role",
     "attention_maps",
+    "boosting_rounds",
+    "curvature_shares",
     "curves",
+    "derivative_bounds",
     "drawing",
+    "excess_distribution",
+    "excess_rates",
     "frames",
+    "head_view",
+    "hessian_blocks",
     "new_figure",
+    "prediction_map",
+    "profile_runs",
     "rates",
     "scatter",
+    "sensitivity",
+    "two_paths",
 ]

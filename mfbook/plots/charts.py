@@ -110,9 +110,9 @@ def curves(
     axes.set(xlabel=xlabel, ylabel=ylabel, title=title, xscale=xscale, yscale=yscale)
     if ylim:
         axes.set_ylim(*ylim)
+    draw_series(axes, series, direct=direct)
     if hline is not None:
         axes.axhline(hline, **{**ROLES["reference"].line, "linewidth": 1})
-    draw_series(axes, series, direct=direct)
     return figure
 
 

@@ -1,0 +1,6 @@
+"""Settings shared by the tests: hypothesis without deadlines and with fixed examples."""
+
+from hypothesis import settings
+
+settings.register_profile("mfbook", deadline=None, derandomize=True, database=None, max_examples=20)
+settings.load_profile("mfbook")

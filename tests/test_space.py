@@ -1,0 +1,199 @@
+"""Spaces: projections, tangents, distances, uniform draws and the Riemannian Hessian."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference import relative
+
+from mfbook.space import Ball, Euclidean, Sphere
+
+seeds = st.integers(0, 10**6)
+BALL = Ball(1.5, (3, 1, 2))
+
+
+def points(seed, n=6, dim=6, scale=1.5):
+    return scale * np.random.default_rng(seed).normal(size=(n, dim))
+
+
+def on_boundary(x, blocks=(True, False, True)):
+    """Put some blocks on the boundary, the others inside."""
+    parts = np.split(x, [3, 4], axis=1)
+    for i, (b, out) in enumerate(zip(parts, blocks, strict=True)):
+        size = np.linalg.norm(b, axis=1, keepdims=True)
+        parts[i] = b / size * (BALL.radius if out else 0.5 * BALL.radius)
+    return np.concatenate(parts, axis=1)
+
+
+def test_euclidean_space_is_trivial():
+    space, x, v = Euclidean(), points(0), points(1)
+    assert space.tangent(x, v) is v
+    assert space.project(x) is x
+    np.testing.assert_array_equal(space.retract(x, v), x + v)
+    np.testing.assert_array_equal(space.retract([[1, 2]], [[3, 4]]), [[4, 6]])
+    assert space.contains(x).tolist() == [True] * 6
+    np.testing.assert_allclose(space.distance(x, x + v), np.linalg.norm(v, axis=1), rtol=1e-14)
+    H = np.eye(6)
+    assert space.hessian(x[0], v[0], H) is H
+
+
+@given(seeds, st.sampled_from([0.3, 1.5, 10.0]))
+def test_projection_on_the_ball_is_the_nearest_point(seed, scale):
+    """p is nearest to x in a convex set iff <x - p, z - p> <= 0 for all z in the set."""
+    x = points(seed, scale=scale)
+    p = BALL.project(x)
+    assert BALL.contains(p).all()
+    z = BALL.sample(seed, 50)
+    assert ((x[:, None] - p[:, None]) * (z - p[:, None])).sum(axis=-1).max() <= 1e-12
+    np.testing.assert_allclose(BALL.project(p), p, rtol=1e-14)
+    inside = BALL.contains(x, tolerance=0)
+    np.testing.assert_array_equal(p[inside], x[inside])
+    np.testing.assert_allclose(BALL.distance(x, p), np.linalg.norm(x - p, axis=1), rtol=1e-14)
+
+
+def test_each_block_has_a_ball_of_its_own():
+    x = np.array([[3.0, 0.0, 4.0, 1.0, 0.0, 9.0]])
+    np.testing.assert_allclose(BALL.project(x), [[0.9, 0, 1.2, 1, 0, 1.5]])
+    assert BALL.dim == 6
+    assert not BALL.contains(x).any()
+    assert BALL.contains(np.array([[1.5, 0, 0, 1.5, 0, -1.5]])).all()
+    assert not BALL.contains(np.array([[1.4, 1.4, 0, 0, 0, 0]])).any()
+    assert BALL.contains(np.array([[1.5 + 1e-9, 0, 0, 0, 0, 0]])).all()
+    assert not BALL.contains(np.array([[1.5 + 1e-7, 0, 0, 0, 0, 0]])).any()
+    assert BALL.contains(np.array([[1.6, 0, 0, 0, 0, 0]]), tolerance=0.1).all()
+
+
+@given(seeds, st.tuples(st.booleans(), st.booleans(), st.booleans()))
+def test_tangent_of_the_ball_is_the_derivative_of_the_projection(seed, blocks):
+    x, v = on_boundary(points(seed), blocks), points(seed + 1)
+    step = 1e-7
+    expected = (BALL.project(x + step * v) - BALL.project(x)) / step
+    assert np.abs(BALL.tangent(x, v) - expected).max() < 1e-5
+
+
+@given(seeds)
+def test_tangent_of_the_ball_is_the_nearest_permitted_velocity(seed):
+    """Moreau: v splits into a tangent and an outward normal part, orthogonal to each other."""
+    x, v = on_boundary(points(seed)), points(seed + 1)
+    t = BALL.tangent(x, v)
+    normal = v - t
+    assert np.abs((t * normal).sum(axis=1)).max() < 1e-12
+    for block, boundary in ((slice(0, 3), True), (slice(3, 4), False), (slice(4, 6), True)):
+        along = (x[:, block] * normal[:, block]).sum(axis=1)
+        if boundary:
+            assert (along >= -1e-12).all()
+            assert ((x[:, block] * t[:, block]).sum(axis=1) <= 1e-12).all()
+        else:
+            assert (normal[:, block] == 0).all()
+    np.testing.assert_allclose(BALL.tangent(x, t), t, atol=1e-12)
+
+
+@given(seeds)
+def test_steps_stay_in_the_ball(seed):
+    x, v = BALL.sample(seed, 6), points(seed + 1, scale=5.0)
+    assert BALL.contains(BALL.retract(x, v)).all()
+    np.testing.assert_array_equal(BALL.retract(x, v), BALL.project(x + v))
+
+
+def test_draws_from_the_ball_are_uniform():
+    """(size/r)^dim is uniform on [0, 1] (DKW bound), directions have mean zero (Hoeffding)."""
+    n = 5000
+    x = BALL.sample(1, n)
+    assert x.shape == (n, 6) and BALL.contains(x, tolerance=0).all()
+    width = np.sqrt(np.log(2e9) / (2 * n))
+    for block in (slice(0, 3), slice(3, 4), slice(4, 6)):
+        b = x[:, block]
+        size = np.linalg.norm(b, axis=1)
+        level = np.sort((size / BALL.radius) ** b.shape[1])
+        assert np.abs(level - np.arange(1, n + 1) / n).max() < width + 1 / n < 0.06
+        assert np.abs((b / size[:, None]).mean(axis=0)).max() < 2 * width
+    np.testing.assert_array_equal(x, BALL.sample(np.random.default_rng(1), n))
+    assert (x != BALL.sample(2, n)).any()
+
+
+def test_ball_of_heads_has_equal_meaning():
+    assert Ball(2, [3, 1]) == Ball(2.0, (3, 1))
+    assert Ball(2.0, (3, 1)) != Ball(2.0, (1, 3))
+    np.testing.assert_allclose(Ball(1.0, [2]).project([[3, 4]]), [[0.6, 0.8]])
+    np.testing.assert_allclose(Ball(1.0, [2]).retract([[0, 0]], [[3, 4]]), [[0.6, 0.8]])
+    H = np.eye(6)
+    assert BALL.hessian(None, None, H) is H
+
+
+@given(seeds)
+def test_tangent_and_retraction_on_the_sphere(seed):
+    space = Sphere()
+    x, v = space.sample(seed, 5, 4), points(seed, 5, 4)
+    t = space.tangent(x, v)
+    assert np.abs((x * t).sum(axis=1)).max() < 1e-14
+    np.testing.assert_allclose(space.tangent(x, t), t, atol=1e-14)
+    moved = space.retract(x, t)
+    assert space.contains(moved).all()
+    step = 1e-6
+    np.testing.assert_allclose((space.retract(x, step * t) - x) / step, t, atol=1e-4)
+    # a complex step through the retraction is the tangent vector
+    np.testing.assert_allclose(
+        np.imag(space.retract(x, 1e-30j * v)) / 1e-30, t, rtol=1e-12, atol=1e-14
+    )
+
+
+def test_projection_on_the_sphere():
+    space = Sphere()
+    np.testing.assert_allclose(space.project(np.array([[3.0, 4.0]])), [[0.6, 0.8]])
+    with pytest.raises(ValueError, match="^x: the origin"):
+        space.project(np.array([[1.0, 0.0], [0.0, 0.0]]))
+    np.testing.assert_array_equal(
+        space.contains(np.array([[0.6, 0.8], [0.6, 0.9], [1 + 1e-9, 0], [1 + 1e-7, 0]])),
+        [True, False, True, False],
+    )
+
+
+@pytest.mark.parametrize("angle", [0.0, 1e-150, 1e-12, 1e-8, 1e-4, 0.1, 1.0, 2.0, 3.1])
+def test_distance_on_the_sphere_is_the_angle(angle):
+    """The arc cosine of the inner product would lose half of the digits below 1e-8."""
+    x = np.array([[1.0, 0.0, 0.0]])
+    y = np.array([[np.cos(angle), 0.0, np.sin(angle)]])
+    np.testing.assert_allclose(Sphere().distance(x, y), [angle], rtol=1e-14)
+    np.testing.assert_allclose(Sphere().distance(y, x), [angle], rtol=1e-14)
+
+
+def test_distance_between_opposite_points():
+    x = Sphere().sample(0, 4, 3)
+    np.testing.assert_allclose(Sphere().distance(x, -x), np.pi, rtol=1e-15)
+
+
+def test_draws_from_the_sphere():
+    """Each coordinate has mean 0 and square 1/d: Hoeffding, wrong with probability below 1e-8."""
+    n, dim = 20_000, 3
+    x = Sphere().sample(3, n, dim)
+    assert x.shape == (n, dim) and Sphere().contains(x, tolerance=1e-14).all()
+    width = np.sqrt(np.log(1e9) / (2 * n))
+    assert np.abs(x.mean(axis=0)).max() < 2 * width
+    assert np.abs((x**2).mean(axis=0) - 1 / dim).max() < width
+    np.testing.assert_array_equal(x, Sphere().sample(np.random.default_rng(3), n, dim))
+
+
+@given(seeds)
+def test_hessian_on_the_sphere_along_geodesics(seed):
+    """The second derivative of f(cos(t) x + sin(t) v), against central differences."""
+    space, rng = Sphere(), np.random.default_rng(seed)
+    A, b = rng.normal(size=(4, 4)), rng.normal(size=4)
+    A = A + A.T
+    x = space.sample(rng, 1, 4)[0]
+    gradient, ambient = A @ x + b, A
+    H = space.hessian(x, gradient, ambient)
+    np.testing.assert_allclose(H, H.T, atol=1e-13)
+    np.testing.assert_allclose(H @ x, 0, atol=1e-13)
+
+    def f(y):
+        return y @ A @ y / 2 + b @ y
+
+    v = space.tangent(x, rng.normal(size=4))
+    v /= np.linalg.norm(v)
+    step = 1e-3
+    line = [f(np.cos(t) * x + np.sin(t) * v) for t in step * np.arange(-2, 3)]
+    second = np.dot([-1, 16, -30, 16, -1], line) / (12 * step**2)
+    scale = np.abs(ambient).sum() + np.abs(gradient).sum()
+    assert abs(v @ H @ v - second) < 1e-8 * scale
+    # and it is not the ambient Hessian
+    assert relative(H, ambient) > 1e-3
