@@ -1,0 +1,58 @@
+# Everything that is built, run and tested here. `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+.PHONY: help book test run bench address constraints clean
+
+PYTHON ?= python3
+PY := .venv/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+CHAPTERS := $(wildcard book/*.ipynb)
+
+# One thread per linear-algebra call and a fixed hash seed: a second run gives the same bytes.
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+export PYTHONHASHSEED := 0
+
+help:  ## Show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 20
+
+# Two stamps, so that reading the book does not install what only running and testing it needs.
+.venv/.book: pyproject.toml constraints.txt
+	@echo "installing what the book needs into .venv"
+	@test -x $(PY) || $(PYTHON) -m venv .venv
+	@$(PIP) --editable '.[book]'
+	@touch $@
+
+.venv/.test: .venv/.book
+	@echo "installing what running and testing need into .venv"
+	@$(PIP) --editable '.[book,run,test]'
+	@touch $@
+
+book: .venv/.book  ## Render the stored notebooks to _build/html (warnings are errors)
+	@rm -rf _build
+	@.venv/bin/jupyter-book build book --path-output . --warningiserror --nitpick --keep-going --quiet
+	@test -f _build/html/index.html
+	@echo "The book: $(CURDIR)/_build/html/index.html"
+
+test: .venv/.test book  ## Build the book, then run every test: units, notebooks, site
+	@$(PY) -m pytest --nbval --nbval-current-env tests mfbook tools $(CHAPTERS)
+
+run: .venv/.test  ## Re-execute the chapters in place (CHAPTER=03-assumptions for one)
+	@$(PY) tools/run_notebooks.py $(if $(CHAPTER),book/$(CHAPTER).ipynb,$(CHAPTERS))
+
+bench: .venv/.test  ## Compare the speed of the head kernels with PyTorch and JAX
+	@$(PIP) --editable '.[bench]'
+	@$(PY) -m benchmarks
+
+address: .venv/.book  ## Set the repository's public address everywhere (URL=https://...)
+	@$(PY) tools/set_address.py "$(URL)"
+
+constraints: .venv/.test  ## Write the installed versions to constraints.txt
+	@$(PY) tools/freeze.py > constraints.new && mv constraints.new constraints.txt
+	@touch .venv/.book .venv/.test
+
+clean:  ## Remove what was built, and the environment
+	@rm -rf _build .venv .pytest_cache .hypothesis *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,184 @@
+"""Execute chapters in fresh kernels and store their outputs in place.
+
+A second run of unchanged chapters writes the same bytes. What varies from run to run is kept out
+of the file (times, the version of Python, the kernel's name) or kept as it was: an output that
+agrees with the stored one up to rounding is not replaced, and the seconds of a cell in
+timings.json are measured again only when its source has changed.
+
+    python tools/run_notebooks.py book/03-assumptions.ipynb [...]
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # this environment's kernel, not one in the home folder
+
+import nbformat  # noqa: E402
+from nbclient import NotebookClient  # noqa: E402
+
+from tools.chapters import BOOK, chapters, source_hash, statement_of  # noqa: E402
+from tools.compare_outputs import IMAGES, difference  # noqa: E402
+
+TIMINGS = BOOK / "timings.json"
+CORPUS_RECORD = BOOK / "corpus_hash.txt"
+METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python", "pygments_lexer": "ipython3"},
+}
+
+
+class TimedClient(NotebookClient):
+    """A client that remembers how long each cell took."""
+
+    def __init__(self, notebook, **options):
+        options |= {"on_cell_start": self._start, "on_cell_executed": self._stop}
+        super().__init__(notebook, **options)
+        self.seconds: dict[int, float] = {}
+
+    def _start(self, cell, cell_index):
+        self._started = time.perf_counter()
+
+    def _stop(self, cell, cell_index, execute_reply):
+        self.seconds[cell_index] = time.perf_counter() - self._started
+
+
+def normalise(notebook) -> None:
+    """Bring metadata, cell ids and outputs into the one form in which they are stored."""
+    notebook.metadata = nbformat.from_dict(METADATA)
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    taken: set[str] = set()
+    for i, cell in enumerate(notebook.cells):
+        if cell.get("id") in taken or not cell.get("id"):
+            cell["id"] = f"cell-{i:03d}"
+            while cell["id"] in taken:
+                cell["id"] += "x"
+        taken.add(cell["id"])
+        for key in ("execution", "ExecuteTime", "collapsed", "trusted", "scrolled"):
+            cell.metadata.pop(key, None)
+        for output in cell.get("outputs", []):
+            output.get("metadata", {}).pop("filenames", None)
+
+
+def has_image(output: dict) -> bool:
+    """Whether an output holds a picture, which is always stored as it was drawn last."""
+    data = output.get("data", {})
+    return any(kind in data for kind in IMAGES) or ";base64," in str(data.get("text/html", ""))
+
+
+def keep_unchanged(cell, stored: dict | None) -> None:
+    """Put back the stored outputs where the fresh ones agree with them up to rounding."""
+    if stored is None or stored.get("source") != cell.source:
+        return
+    if any(map(has_image, cell.outputs)):
+        return
+    if difference(stored["outputs"], cell.outputs) is None:
+        for output in stored["outputs"]:
+            if output.output_type == "execute_result":
+                output["execution_count"] = cell.execution_count
+        cell.outputs = stored["outputs"]
+
+
+def rounded(seconds: float) -> float:
+    """Two significant digits, at least a hundredth."""
+    return max(float(f"{seconds:.2g}"), 0.01)
+
+
+def kept(entry: dict, before: dict | None) -> dict:
+    """The earlier entry if it was measured on the same source, else the new one."""
+    return before if before and before["source"] == entry["source"] else entry
+
+
+def times(notebook, seconds: dict[int, float], before: dict) -> dict:
+    """The seconds of a chapter and of its check cells, those of unchanged sources as before."""
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    whole = {"source": source_hash(*code), "seconds": rounded(sum(seconds.values()))}
+    checks: dict[str, dict] = {}
+    for index, cell in enumerate(notebook.cells):
+        name = statement_of(cell.metadata)
+        if name is not None:
+            entry = {"source": source_hash(cell.source), "seconds": rounded(seconds[index])}
+            earlier = before.get("checks", {}).get(name, {}).get(cell.id)
+            checks.setdefault(name, {})[cell.id] = kept(entry, earlier)
+    whole = kept(whole, before)
+    return {"source": whole["source"], "seconds": whole["seconds"], "checks": checks}
+
+
+def write_if_changed(path: Path, text: str) -> bool:
+    """Write a file unless it has this content already."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return False
+    path.write_text(text, encoding="utf-8")
+    return True
+
+
+def run(path: Path) -> None:
+    """Execute one chapter in place, and enter its times."""
+    stored = nbformat.read(path, as_version=4)
+    before = {cell.get("id"): cell for cell in stored.cells if cell.cell_type == "code"}
+    notebook = copy.deepcopy(stored)
+    normalise(notebook)
+    client = TimedClient(
+        notebook,
+        kernel_name="python3",
+        timeout=600,
+        record_timing=False,
+        store_widget_state=False,
+        coalesce_streams=True,
+        extra_arguments=["--log-level=40"],
+        resources={"metadata": {"path": str(path.parent)}},
+    )
+    client.execute()
+    normalise(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            keep_unchanged(cell, before.get(cell.id))
+    nbformat.validate(notebook)
+    changed = write_if_changed(path, nbformat.writes(notebook) + "\n")
+    timings = json.loads(TIMINGS.read_text()) if TIMINGS.exists() else {}
+    timings[path.stem] = times(notebook, client.seconds, timings.get(path.stem, {}))
+    write_if_changed(TIMINGS, json.dumps(timings, indent=1, sort_keys=True) + "\n")
+    total = sum(client.seconds.values())
+    print(f"{path.name}: {total:.1f} s, {'stored' if changed else 'unchanged'}", flush=True)
+
+
+def uses_corpus(path: Path) -> bool:
+    """Whether a chapter has cells whose outputs depend on the text that ships with Python."""
+    notebook = nbformat.read(path, as_version=4)
+    return any("corpus" in cell.metadata.get("tags", []) for cell in notebook.cells)
+
+
+def record_corpus(executed: list[Path]) -> None:
+    """Note which text the stored outputs were computed from."""
+    users = [path for path in chapters() if uses_corpus(path)]
+    if not set(users) & {path.resolve() for path in executed}:
+        return
+    from mfbook.tasks import corpus_hash
+
+    here = corpus_hash()
+    recorded = CORPUS_RECORD.read_text().strip() if CORPUS_RECORD.exists() else None
+    left = [path.name for path in users if path not in {p.resolve() for p in executed}]
+    if here != recorded and left and recorded is not None:
+        sys.exit(f"the text corpus has changed: run {', '.join(left)} as well")
+    write_if_changed(CORPUS_RECORD, here + "\n")
+
+
+def main(arguments: list[str]) -> None:
+    """Run the named chapters."""
+    paths = [Path(argument).resolve() for argument in arguments]
+    for path in paths:
+        if not path.is_file():
+            sys.exit(f"no such chapter: {path}")
+    for path in paths:
+        run(path)
+    record_corpus(paths)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
