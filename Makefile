@@ -9,6 +9,7 @@ PYTHON ?= python3
 PY := .venv/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 CHAPTERS := $(wildcard book/*.ipynb)
+SOURCES := $(shell find book mfbook -mindepth 1 ! -path '*/__pycache__*' ! -path '*/.*')
 
 # One thread per linear-algebra call and a fixed hash seed: a second run gives the same bytes.
 export OMP_NUM_THREADS := 1
@@ -30,10 +31,15 @@ help:  ## Show this list
 	@$(PIP) --editable '.[book,run,test]'
 	@touch $@
 
-book: .venv/.book  ## Render the stored notebooks to _build/html (warnings are errors)
+# From a clean folder, because an incremental build hides warnings; and only if something changed.
+# Subfolders are listed too: a file that was removed changes its folder.
+_build/.book: .venv/.book _config.yml _toc.yml tools/chapters.py tools/set_address.py $(SOURCES)
 	@rm -rf _build
-	@.venv/bin/jupyter-book build book --path-output . --warningiserror --nitpick --keep-going --quiet
+	@.venv/bin/jupyter-book build book --config _config.yml --toc "$(CURDIR)/_toc.yml" --path-output . --warningiserror --nitpick --keep-going --quiet
 	@test -f _build/html/index.html
+	@touch $@
+
+book: _build/.book  ## Render the stored notebooks to _build/html (warnings are errors)
 	@echo "The book: $(CURDIR)/_build/html/index.html"
 
 test: .venv/.test book  ## Build the book, then run every test: units, notebooks, site

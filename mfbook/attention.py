@@ -448,13 +448,16 @@ class AttentionLocal:
         shape = self.risk.shape
         # measures are immutable: the same array means the same heads
         kept = self._kept if x is self.mu.atoms else None
-        dB, dC = _pull_back(self.risk, theta, self._dual, kept=kept)
-        W_Q, W_K, W_V, W_O = shape.split(theta)
-        dB = dB / np.sqrt(theta.real.dtype.type(shape.k))
+        scale = np.sqrt(theta.real.dtype.type(shape.k))
+        G = np.empty(theta.shape, np.result_type(theta, self._dual))
         t = (0, 2, 1)
-        return shape.join(
-            dB @ W_K, dB.transpose(t) @ W_Q, dC @ W_O.transpose(t), W_V.transpose(t) @ dC
-        )
+        for h, dB, dC in _pull_back(self.risk, theta, self._dual, kept=kept):
+            W_Q, W_K, W_V, W_O = shape.split(theta[h])
+            dB = dB / scale
+            G[h] = shape.join(
+                dB @ W_K, dB.transpose(t) @ W_Q, dC @ W_O.transpose(t), W_V.transpose(t) @ dC
+            )
+        return G
 
     def correlation(self, theta) -> np.ndarray:
         r"""Matrix :math:`C=\mathbb E\frac1T\sum_t(AX)_t^\top Z_t^\top` of the attention of each head.
@@ -462,7 +465,8 @@ class AttentionLocal:
         It gives :math:`\Psi(\theta;\mu)=\langle W_VW_O,C\rangle`: the first variation is linear in
         the value map once (W_Q, W_K) is fixed. Shape (n, D) to (n, d, d).
         """
-        return _pull_back(self.risk, self._heads(theta), self._dual, scores=False)[1]
+        blocks = _pull_back(self.risk, self._heads(theta), self._dual, scores=False)
+        return np.concatenate([dC for _, _, dC in blocks])
 
     def minimise(self, rng, ridge: float = 0.0, space=None, **options) -> Minimum:
         """Least value of the first variation over the balls, with a rigorous lower bound.
@@ -603,25 +607,24 @@ def _attended(risk, mu) -> tuple[np.ndarray, list | None]:
 
 
 def _pull_back(risk, theta, dual, scores=True, kept=None):
-    """Derivatives of the sum over tokens of <A X C, dual> in B and C, both (n, d, d).
+    """Derivatives of the sum over tokens of <A X C, dual> in B and C, both (m, d, d).
 
-    Without ``scores`` only the second, which needs no derivative of the softmax. ``kept`` holds
-    the attention weights of these heads in the order of the loops, if they are known.
+    Yields (heads, dB, dC) for one block of heads after the other. Without ``scores`` dB is None,
+    and no derivative of the softmax is needed. ``kept`` holds the attention weights of these heads
+    in the order of the loops, if they are known.
     """
     S, T, d = risk.X.shape
-    n, dtype = len(theta), np.result_type(theta, dual)
-    dB = np.empty((n if scores else 0, d, d), dtype)
-    dC = np.empty((n, d, d), dtype)
-    work = _Work(risk, n, dtype)
+    dtype = np.result_type(theta, dual)
+    work = _Work(risk, len(theta), dtype)
     own = np.tensordot(risk.X, dual, ((0, 1), (0, 1)))  # the queries' own tokens: for every head
     known = iter(kept or ())
-    for h in _blocks(n, HEADS):
+    for h in _blocks(len(theta), HEADS):
         if kept is None:
             b, small = _score_matrices(theta[h].astype(dtype, copy=False), risk)
         C = _value_matrices(theta[h], risk)
         m = len(C)
         c = _head_last(C.transpose(0, 2, 1)).astype(dtype, copy=False)
-        block_dB, block_dC = np.zeros((2, d, d * m), dtype)
+        dB, dC = np.zeros((2, d, d * m), dtype)
         for s, i in product(_blocks(S, SEQUENCES), range(1, T)):
             x, keys = work.split(s, i)
             u = dual[s, i]
@@ -629,14 +632,12 @@ def _pull_back(risk, theta, dual, scores=True, kept=None):
                 A = _attend(x, keys, b, small, work, _view(work.weights, len(x), i, m))
             else:
                 A = next(known)
-            block_dC += u.T @ _average(keys, A, work)
+            dC += u.T @ _average(keys, A, work)
             if scores:  # derivative in the scores: A (D - sum A D)
                 D = _pair(u, keys, c, work)
                 D -= np.einsum("sjm,sjm->sm", A, D)[:, None]
                 D *= A
-                block_dB += x.T @ _average(keys, D, work)
-        # block_dB[a, (e, h)] and block_dC[e, (a, h)] back to one matrix for each head
-        if scores:
-            dB[h] = block_dB.reshape(d, d, m).transpose(2, 0, 1)
-        dC[h] = block_dC.reshape(d, d, m).transpose(2, 1, 0) + own
-    return dB, dC
+                dB += x.T @ _average(keys, D, work)
+        # dB[a, (e, h)] and dC[e, (a, h)] back to one contiguous matrix for each head
+        dB = dB.reshape(d, d, m).transpose(2, 0, 1).copy() if scores else None
+        yield h, dB, np.add(dC.reshape(d, d, m).transpose(2, 1, 0), own, order="C")

@@ -1,7 +1,7 @@
 r"""Confinement: potentials that keep heads from escaping to infinity.
 
-Both are potential energies :math:`F(\mu)=\int U\,d\mu`, so their first variation is :math:`U` itself,
-whatever the measure. Added to a risk (``R + Ridge(0.1)``) they bound the trajectories.
+Both are potential energies :math:`F(\mu)=\int U\,d\mu`, so their first variation is :math:`U`
+itself, whatever the measure. Added to a risk (``R + Ridge(0.1)``) they bound the trajectories.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Anchor(Functional):
 
 @dataclass(frozen=True)
 class Ridge(Functional):
-    r"""Ridge :math:`F(\mu)=\frac\lambda2\int\|\theta\|^2d\mu(\theta)`, the weight decay of practice.
+    r"""Ridge :math:`F(\mu)=\frac\lambda2\int\|\theta\|^2d\mu(\theta)`: weight decay in practice.
 
     Parameters
     ----------

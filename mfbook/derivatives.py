@@ -133,7 +133,7 @@ class DerivativeNorms:
     share: np.ndarray
 
 
-def derivative_norms(theta, X, W_U, shape: HeadShape, *, iterations: int = 4) -> DerivativeNorms:
+def derivative_norms(theta, X, W_U, shape: HeadShape, *, iterations: int = 100) -> DerivativeNorms:
     r"""Operator norms of the first and second derivative of the feature map at given heads.
 
     The first is the largest singular value of the V × D Jacobian. The second is the maximum of
@@ -148,7 +148,7 @@ def derivative_norms(theta, X, W_U, shape: HeadShape, *, iterations: int = 4) ->
     W_U : array_like, shape (d, V)
     shape : HeadShape
     iterations : int
-        For the second derivative.
+        At most so many for the second derivative; it stops when no head gains any more.
 
     Raises
     ------
@@ -183,21 +183,28 @@ def derivative_norms(theta, X, W_U, shape: HeadShape, *, iterations: int = 4) ->
     second[:, np.arange(D), np.arange(D)] = diagonal
 
     rows = np.arange(n)
-    best, share = np.zeros(n), np.zeros(n)
+
+    def climb(e):
+        """The best direction for given e, its value, and the next e."""
+        e = e / np.maximum(np.linalg.norm(e, axis=-1, keepdims=True), np.finfo(float).tiny)
+        values, vectors = np.linalg.eigh(np.einsum("nijv,nv->nij", second, e))
+        h = vectors[rows, :, np.abs(values).argmax(axis=1)]
+        e = np.einsum("nijv,ni,nj->nv", second, h, h)
+        return h, np.linalg.norm(e, axis=-1), e
+
     # starts: directions of the logits, and the axes and pairs of axes that bend most
     starts = [np.tile(e, (n, 1)) for e in np.linalg.svd(W_U, full_matrices=False)[2][:4]]
     for bends in (diagonal, pairs):
         starts.append(bends[rows, np.linalg.norm(bends, axis=-1).argmax(axis=1)])
-    for e in starts:
-        for _ in range(iterations):
-            e = e / np.maximum(np.linalg.norm(e, axis=-1, keepdims=True), np.finfo(float).tiny)
-            values, vectors = np.linalg.eigh(np.einsum("nijv,nv->nij", second, e))
-            h = vectors[rows, :, np.abs(values).argmax(axis=1)]
-            e = np.einsum("nijv,ni,nj->nv", second, h, h)
-        found = np.linalg.norm(e, axis=-1)
-        in_scores = (h[:, : 2 * shape.d * shape.k] ** 2).sum(axis=1)
-        share = np.where(found > best, in_scores, share)
-        best = np.maximum(found, best)
+    reached = [climb(climb(e)[2]) for e in starts]
+    winner = np.argmax([norm for _, norm, _ in reached], axis=0)
+    h, best, e = (np.array(part)[winner, rows] for part in zip(*reached, strict=True))
+    for _ in range(iterations):
+        previous = best
+        h, best, e = climb(e)
+        if (best <= previous * (1 + 1e-9)).all():
+            break
+    share = (h[:, : 2 * shape.d * shape.k] ** 2).sum(axis=1)
     return DerivativeNorms(
         np.linalg.norm(value[:, 0], axis=-1), np.linalg.norm(J, ord=2, axis=(1, 2)), best, share
     )

@@ -29,7 +29,7 @@ from mfbook.measure import Measure
 from mfbook.space import Sphere
 
 SMALL = HeadShape(d=2, k=2, v=1)
-SCORES = (0.1, 0.5, 1.0, 4.0)
+SCORES = (0.1, 0.7, 1.0, 4.0)
 
 
 def radius(g, k=SMALL.k):
@@ -49,9 +49,9 @@ def unit_tokens(n, T, d, rng):
 def found():
     """The largest derivatives that ascent finds, for each score bound and order."""
     return {
-        (g, order): largest_derivative(order, SMALL, radius(g), 1, starts=8)
+        (g, order): largest_derivative(order, SMALL, radius(g), 1, starts=starts)
         for g in SCORES
-        for order in (0, 1, 2)
+        for order, starts in ((0, 1), (1, 4), (2, 8))
     }
 
 
@@ -111,9 +111,9 @@ def third_moment(z):
 def test_third_moment_constant():
     rng = np.random.default_rng(0)
     c3 = bounds.third_moment_constant()
-    for atoms in (2, 3, 5):
-        assert max(abs(third_moment(z)) for z in rng.normal(scale=2, size=(3000, 3 * atoms))) <= c3
-        starts = rng.normal(size=(6, 3 * atoms))
+    for atoms in (2, 4):
+        assert max(abs(third_moment(z)) for z in rng.normal(scale=2, size=(2000, 3 * atoms))) <= c3
+        starts = rng.normal(size=(4, 3 * atoms))
         ascents = [-minimize(lambda z: -third_moment(z), z, tol=1e-10).fun for z in starts]
         assert max(ascents) <= c3 + 1e-12
         # found from every number of atoms; so the constants 1 and 3/4 are wrong
@@ -200,7 +200,6 @@ def test_derivative_norms_against_dense_tensors():
         # W_U maps onto the first two words, so directions in their plane suffice
         e = np.stack([np.cos(angles), np.sin(angles), 0 * angles])
         brute = np.abs(np.linalg.eigvalsh(np.einsum("ijv,va->aij", H, e))).max()
-        assert brute <= norms.second[i] * (1 + 1e-12)
         assert norms.second[i] == pytest.approx(brute, rel=1e-4)
 
 
@@ -220,11 +219,10 @@ def test_bounds_hold_for_sampled_and_maximised_derivatives(g, found, sampled):
         extreme = found[g, order]
         assert random <= extreme.value * (1 + 1e-9) <= bound * (1 + 2e-9)
         assert extreme.converged
-        # what was found is attained: by the formulas, and by the norms of a long sequence
-        X = np.repeat(extreme.X, np.maximum(np.round(2000 * extreme.counts), 1).astype(int), axis=0)
-        args = extreme.theta[None], extreme.direction[None], X, np.eye(2), SMALL
-        again = np.linalg.norm(directional_derivatives(*args)[order])
-        assert again == pytest.approx(extreme.value, rel=5e-3)
+        # what was found is attained, by the head and the tokens that are returned
+        args = extreme.theta[None], extreme.direction[None], extreme.X, np.eye(2), SMALL
+        again = directional_derivatives(*args, counts=extreme.counts)[order]
+        assert np.linalg.norm(again) == pytest.approx(extreme.value, rel=1e-9)
         assert SMALL.ball(radius(g)).contains(extreme.theta[None]).all()
         assert np.linalg.norm(extreme.X, axis=1).max() <= 1 + 1e-12
 
@@ -259,7 +257,7 @@ def test_sizes_of_the_data_enter_with_the_right_powers():
     shape, sizes = HeadShape(2, 3, 1), dict(R_X=1.7, R_U=0.6)
     for r in (0.5, 1.1):
         for order, closed in ((1, bounds.sharp_jacobian_bound), (2, bounds.hessian_attained)):
-            extreme = largest_derivative(order, shape, r, 5, starts=10, **sizes)
+            extreme = largest_derivative(order, shape, r, 5, starts=6, **sizes)
             assert extreme.value == pytest.approx(closed(r=r, k=3, **sizes), rel=1e-7)
             assert extreme.value <= constants(r, k=3, **sizes)[order] * (1 + 1e-9)
 
@@ -301,9 +299,9 @@ def form(a, g):
     return np.linalg.eigvalsh([[a, 2 * g], [2 * g, 1]])[-1]
 
 
-def test_sampling_alone_misses_the_lost_cross_term(sampled):
+def test_sampling_alone_misses_the_lost_cross_term(found, sampled):
     """Why the search is there: at g = 1 random heads stay below the wrong bound."""
-    assert sampled[1.0].second.max() < max(1, 1 + 2 * C3)
+    assert sampled[1.0].second.max() < 1 + 2 * C3 < found[1.0, 2].value
 
 
 def test_hessian_bound_is_the_eigenvalue_of_the_form():
@@ -473,8 +471,9 @@ def test_rates():
     assert bounds.monte_carlo_rate(3.0, 16) == pytest.approx(math.sqrt(2) * 3 / 4)
     assert bounds.sharp_rate(3.0, 16) == pytest.approx(9 / 64)
     assert bounds.variance_rate(9.0, 16) == pytest.approx(9 / 64)
-    # the Monte-Carlo bound is the smaller one only while B > 4 sqrt(2 M)
-    assert bounds.sharp_rate(5.0, 1) > bounds.monte_carlo_rate(5.0, 1) * 0.8
+    # the two bounds cross at B = 4 sqrt(2 M)
+    B = 4 * math.sqrt(2 * 16)
+    assert bounds.sharp_rate(B, 16) == pytest.approx(bounds.monte_carlo_rate(B, 16))
 
 
 def test_data_radii():

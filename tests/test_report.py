@@ -252,7 +252,7 @@ def displayed(monkeypatch):
 
 
 def test_a_notebook_gets_every_form_at_once(displayed, capsys):
-    result = check("s", at_most("a < b & c", 1.0, 2.0))
+    result = check("s", at_most("a < b & c", 1.0, 2.0), note="d < e & f")
     table([{"<x>": 1}], "x & y")
     assert capsys.readouterr().out == ""
     first, second = displayed
@@ -260,6 +260,7 @@ def test_a_notebook_gets_every_form_at_once(displayed, capsys):
     assert first[MIME] == result.as_dict()
     assert "a < b & c" in first["text/plain"]
     assert "a &lt; b &amp; c" in first["text/html"] and "a < b" not in first["text/html"]
+    assert "d &lt; e &amp; f" in first["text/html"] and "d < e" not in first["text/html"]
     assert set(second) == {"text/plain", "text/html"}
     assert "<caption>x &amp; y</caption>" in second["text/html"]
     assert '<th scope="col">&lt;x&gt;</th>' in second["text/html"]

@@ -140,7 +140,7 @@ def test_tangent_and_retraction_on_the_sphere(seed):
 def test_projection_on_the_sphere():
     space = Sphere()
     np.testing.assert_allclose(space.project(np.array([[3.0, 4.0]])), [[0.6, 0.8]])
-    with pytest.raises(ValueError, match="^x: the origin"):
+    with pytest.raises(ValueError, match=r"^x: the origin"):
         space.project(np.array([[1.0, 0.0], [0.0, 0.0]]))
     np.testing.assert_array_equal(
         space.contains(np.array([[0.6, 0.8], [0.6, 0.9], [1 + 1e-9, 0], [1 + 1e-7, 0]])),

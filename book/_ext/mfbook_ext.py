@@ -1,0 +1,215 @@
+"""What this book adds to Sphinx: the statement index, anchors on check cells, and some repairs.
+
+* ``{statement-index}`` lists every statement of ``statements.yml`` with its check cells.
+* A cell with metadata ``mfbook.statement`` gets the HTML id ``check-<statement>`` and is a target
+  for ``{ref}``.
+* The repository's address is taken from pyproject.toml.
+* Repairs. The theme loads Thebe's settings twice, although Thebe is off, which is an error on
+  every page. The vendored MathJax must be copied but not loaded file by file, which is what
+  Jupyter Book does with a static folder it knows. sphinx-proof and sphinx-exercise give several
+  elements of a page the same id, and the former names the kind of a statement whose title names
+  it. Of dataclasses autodoc shows what is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from itertools import groupby
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tools import chapters as book  # noqa: E402
+from tools.set_address import address  # noqa: E402
+
+COLUMNS = (
+    ("statement", 24),
+    ("what the cell compares", 36),
+    ("verdict", 24),
+    ("ratio", 8),
+    ("time", 8),
+)
+
+
+#: So many comparisons of a cell are named in the index.
+SHOWN = 5
+
+
+def _seconds(value: float | None) -> str:
+    """A duration for a reader.
+
+    >>> _seconds(0.012), _seconds(2.34), _seconds(None)
+    ('< 0.1 s', '2.3 s', '')
+    """
+    if value is None:
+        return ""
+    return "< 0.1 s" if value < 0.1 else f"{value:.2g} s"
+
+
+class StatementIndex(SphinxDirective):
+    """The table of statements of each chapter, read from the stored notebooks."""
+
+    def run(self) -> list[nodes.Node]:
+        source = Path(self.env.srcdir)
+        timings_file = source / "timings.json"
+        timings = json.loads(timings_file.read_text()) if timings_file.exists() else {}
+        for path in (source / "statements.yml", timings_file):
+            self.env.note_dependency(str(path))
+        result: list[nodes.Node] = []
+        listed = book.statements(source)
+        for chapter, group in groupby(listed, key=lambda statement: statement.chapter):
+            notebook = source / f"{chapter}.ipynb"
+            cells = book.check_cells(notebook) if notebook.exists() else []
+            self.env.note_dependency(str(notebook))
+            times = timings.get(chapter, {})
+            result.append(self._heading(chapter, notebook.exists(), times.get("seconds")))
+            result.append(self._table(list(group), cells, times.get("checks", {})))
+        return result
+
+    def _heading(self, chapter: str, exists: bool, total: float | None) -> nodes.Node:
+        heading = nodes.paragraph(classes=["mf-index-chapter"])
+        if exists:
+            link = pending_xref(
+                "", nodes.inline(text=chapter), refdomain="std", reftype="doc",
+                reftarget=f"/{chapter}", refexplicit=False, refdoc=self.env.docname, refwarn=True,
+            )  # fmt: skip
+            heading += link
+        else:
+            heading += nodes.Text(chapter)
+        if total is not None:
+            heading += nodes.Text(f" (the whole chapter runs in {_seconds(total)})")
+        return heading
+
+    def _table(self, listed: list, cells: list, times: dict) -> nodes.Node:
+        table = nodes.table(classes=["mf-index"])
+        group = nodes.tgroup(cols=len(COLUMNS))
+        table += group
+        for _, width in COLUMNS:
+            group += nodes.colspec(colwidth=width)
+        head, body = nodes.thead(), nodes.tbody()
+        group += [head, body]
+        head += self._row(*([nodes.Text(name)] for name, _ in COLUMNS))
+        for statement in listed:
+            own = [cell for cell in cells if cell.statement == statement.id]
+            if not own:
+                title = nodes.inline(text=f"{statement.number}: {statement.title}")
+                body += self._row([title], [nodes.Text("no check yet")], [], [], [])
+            for cell in own:
+                time = times.get(statement.id, {}).get(cell.cell_id, {}).get("seconds")
+                body += self._check_row(statement, cell, time)
+        return table
+
+    def _check_row(self, statement, cell, seconds: float | None) -> nodes.row:
+        check = cell.check or {"holds": False, "verdict": "not run", "ratio": None, "rows": []}
+        number = pending_xref(
+            "", nodes.strong(text=statement.number), refdomain="std", reftype="ref",
+            reftarget=cell.anchor, refexplicit=True, refdoc=self.env.docname, refwarn=True,
+        )  # fmt: skip
+        voice = "paper" if statement.id.startswith(("hy-", "agr-")) else "beyond"
+        compared = list(dict.fromkeys(row["what"] for row in check["rows"]))
+        if len(compared) > SHOWN:
+            compared[SHOWN - 1 :] = [f"and {len(compared) - SHOWN + 1} more"]
+        verdict = nodes.inline(
+            text=check["verdict"], classes=["mf-holds" if check["holds"] else "mf-fails"]
+        )
+        ratio = "" if check["ratio"] is None else f"{check['ratio']:.3g}"
+        return self._row(
+            [number, nodes.Text(f" {statement.title}")],
+            [nodes.Text("; ".join(compared))],
+            [verdict],
+            [nodes.Text(ratio)],
+            [nodes.Text(_seconds(seconds))],
+            voice=voice,
+        )
+
+    @staticmethod
+    def _row(*cells: list[nodes.Node], voice: str = "") -> nodes.row:
+        row = nodes.row(classes=[f"mf-{voice}"] if voice else [])
+        for children in cells:
+            entry = nodes.entry()
+            entry += nodes.paragraph("", "", *children)
+            row += entry
+        return row
+
+
+def anchor_check_cells(app: Sphinx, doctree: nodes.document) -> None:
+    """Give the check cells their HTML ids and register them as reference targets."""
+    labels = app.env.domains["std"]
+    seen: dict[str, int] = {}
+    for cell in doctree.findall(nodes.container):
+        name = book.statement_of(cell.get("cell_metadata", {}) or {})
+        if name is None:
+            continue
+        seen[name] = seen.get(name, 0) + 1
+        anchor = book.anchor(name, seen[name])
+        cell["ids"].append(anchor)
+        labels.anonlabels[anchor] = app.env.docname, anchor
+        labels.labels[anchor] = app.env.docname, anchor, f"check of {name}"
+
+
+def label_theorem_boxes(app: Sphinx, doctree: nodes.document) -> None:
+    """Make the label of an unnumbered theorem box a target of ``[text](#label)`` and ``{ref}``.
+
+    sphinx-proof makes only its numbered boxes referable, and the paper's numbers are in our titles.
+    """
+    domain = app.env.domains["std"]
+    for box in doctree.findall(nodes.Element):
+        if "realtype" in box and box["ids"]:
+            label = box["ids"][0]
+            domain.anonlabels[label] = app.env.docname, label
+            domain.labels[label] = app.env.docname, label, box["title"]
+
+
+def tidy_theorem_boxes(app: Sphinx, pagename: str, templatename: str, context: dict, doctree):
+    """Keep a box's id on the box alone, and its kind out of a title that says it already."""
+    if "body" in context:
+        body = re.sub(r' id="(proof|exercise|solution)-content"', "", context["body"])
+        body = re.sub(r'( id="([^"]+)">\s*<p class="admonition-title") id="\2"', r"\1", body)
+        kind = r'<span class="caption-number">(\w+) </span>(?=\1 )'
+        context["body"] = re.sub(kind, "", body)
+
+
+def write_defaults_readably(app, what, name, obj, options, signature, returns):
+    """Show a default that is a class by its name, not by its representation."""
+    if signature is not None:
+        return re.sub(r"<class '([\w.]+)'>", r"\1", signature), returns
+
+
+def skip_fields_that_are_classes(app, what, name, obj, skip, options):
+    """Leave out a dataclass field whose default is a class; autodoc takes it for a nested class."""
+    return True if what == "class" and isinstance(obj, type) else None
+
+
+def configure(app: Sphinx, config) -> None:
+    """Put in the repository's address and the vendored files."""
+    config.html_theme_options["repository_url"] = address()
+    config.html_static_path.append("_vendor")
+
+
+def drop_thebe(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
+    """Leave Thebe's scripts out of the page."""
+    context["script_files"] = [
+        script
+        for script in context["script_files"]
+        if "thebe" not in str(getattr(script, "filename", script) or "").lower()
+        and "THEBE_JS_URL" not in getattr(script, "attributes", {}).get("body", "")
+    ]
+
+
+def setup(app: Sphinx) -> dict:
+    """Register everything with Sphinx."""
+    app.add_directive("statement-index", StatementIndex)
+    app.connect("config-inited", configure)
+    app.connect("doctree-read", anchor_check_cells)
+    app.connect("doctree-read", label_theorem_boxes)
+    app.connect("html-page-context", tidy_theorem_boxes)
+    app.connect("autodoc-process-signature", write_defaults_readably)
+    app.connect("autodoc-skip-member", skip_fields_that_are_classes)
+    app.connect("html-page-context", drop_thebe, priority=900)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,202 @@
+"""The stored notebooks: executed, complete, normalised, and one check for every statement.
+
+Whether the stored numbers are right is nbval's question; here the question is whether there is
+anything for it to compare.
+"""
+
+import re
+
+import pytest
+import yaml
+
+from tools.chapters import (
+    BOOK,
+    CHECK_MIME,
+    ROOT,
+    chapters,
+    check_cells,
+    read,
+    statements,
+    stored_checks,
+    text,
+)
+from tools.run_notebooks import METADATA
+
+CHAPTERS = {path.stem: read(path) for path in chapters()}
+CODE = [
+    pytest.param(cell, id=f"{name}:{cell['id']}")
+    for name, notebook in CHAPTERS.items()
+    for cell in notebook["cells"]
+    if cell["cell_type"] == "code"
+]
+LISTED = statements()
+KINDS = {"text/plain", "text/html", "image/png", CHECK_MIME}
+
+
+@pytest.fixture(params=CHAPTERS, ids=str)
+def notebook(request):
+    return CHAPTERS[request.param]
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+def rendered(output) -> str:
+    """Everything a reader can see of an output, as text."""
+    if output["output_type"] == "stream":
+        return text(output["text"])
+    return "\n".join(text(output["data"].get(kind, "")) for kind in ("text/plain", "text/html"))
+
+
+def images(cell) -> int:
+    return sum("image/png" in output.get("data", {}) for output in cell["outputs"])
+
+
+def test_every_chapter_is_in_the_table_of_contents():
+    toc = yaml.safe_load((BOOK.parent / "_toc.yml").read_text())
+    files = {entry["file"] for part in toc["parts"] for entry in part["chapters"]}
+    assert set(CHAPTERS) <= files
+
+
+@pytest.mark.parametrize("cell", CODE)
+def test_cell_was_run_and_says_what_it_prints(cell):
+    source = text(cell["source"])
+    assert source.strip(), "an empty cell"
+    assert cell["execution_count"], "a cell that was never run always passes nbval"
+    for output in cell["outputs"]:
+        assert output["output_type"] != "error"
+        assert output.get("name") != "stderr", text(output.get("text", ""))
+        assert set(output.get("data", {})) <= KINDS
+    if re.search(r"\b(print|table|check|display)\(", source):
+        assert cell["outputs"], "the cell prints, but nothing is stored"
+    assert not {"NBVAL_IGNORE_OUTPUT", "NBVAL_SKIP", "NBVAL_RAISES_EXCEPTION"} & set(source.split())
+    assert not {"nbval-ignore-output", "nbval-skip", "raises-exception", "skip-execution"} & set(
+        cell["metadata"].get("tags", [])
+    )
+
+
+@pytest.mark.parametrize("cell", CODE)
+def test_figure_cell_has_alt_text_a_caption_and_one_image(cell):
+    figure = cell["metadata"].get("mystnb", {})
+    if not images(cell) and not figure:
+        return
+    assert images(cell) == len(cell["outputs"]) == 1
+    assert len(figure["image"]["alt"]) >= 30, "the alt text should say what is to be seen"
+    assert len(figure["figure"]["caption"]) >= 30
+    assert figure["figure"]["name"].startswith("fig-")
+
+
+def test_figures_have_names_of_their_own():
+    cells = [cell for notebook in CHAPTERS.values() for cell in code_cells(notebook)]
+    figures = [cell["metadata"].get("mystnb", {}).get("figure") for cell in cells]
+    names = [figure["name"] for figure in figures if figure]
+    assert len(names) == len(set(names)), sorted(n for n in names if names.count(n) > 1)
+
+
+@pytest.mark.parametrize("cell", CODE)
+def test_pictures_inside_html_have_alt_texts(cell):
+    for output in cell["outputs"]:
+        for tag in re.findall(r"<img\b[^>]*>", rendered(output)):
+            assert re.search(r'\balt="[^"]{10,}"', tag), tag[:60]
+
+
+@pytest.mark.parametrize("cell", CODE)
+def test_code_fits_the_page_and_a_screen(cell):
+    lines = text(cell["source"]).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert len(lines) <= 40
+
+
+def test_execution_is_in_order(notebook):
+    counts = [cell["execution_count"] for cell in code_cells(notebook)]
+    assert counts == list(range(1, len(counts) + 1))
+
+
+def test_metadata_are_normalised(notebook):
+    assert notebook["metadata"] == METADATA
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    ids = [cell["id"] for cell in notebook["cells"]]
+    assert len(ids) == len(set(ids))
+    for cell in notebook["cells"]:
+        assert set(cell["metadata"]) <= {"mfbook", "mystnb", "tags"}
+        assert set(cell["metadata"].get("mfbook", {})) <= {"numbers", "statement"}
+
+
+def test_no_path_of_a_machine_is_stored(notebook):
+    whole = str(notebook)
+    here = re.escape(str(ROOT))
+    for pattern in (r"/home/\w", r"/Users/\w", r"/tmp/", r"/root/", r"\.venv", here):
+        assert not re.search(pattern, whole), pattern
+
+
+def test_a_chapter_has_an_interactive_figure(notebook):
+    outputs = [output for cell in code_cells(notebook) for output in cell["outputs"]]
+    assert any('class="mf-frames"' in rendered(output) for output in outputs)
+
+
+def test_numbers_in_prose_come_from_outputs(notebook):
+    """A text cell lists the computed numbers it quotes; each stands in it and in an output."""
+    shown = "\n".join(
+        rendered(output) for cell in code_cells(notebook) for output in cell["outputs"]
+    )
+    for cell in notebook["cells"]:
+        for number in cell["metadata"].get("mfbook", {}).get("numbers", []):
+            literal = re.compile(rf"(?<![\d.]){re.escape(number)}(?![\d]|\.\d)")
+            assert literal.search(text(cell["source"])), f"{number} is not in the text {cell['id']}"
+            assert literal.search(shown), f"{number} is in the text, and in no output"
+
+
+def test_statements_are_listed_once():
+    ids = [statement.id for statement in LISTED]
+    assert len(ids) == len(set(ids))
+    assert {statement.chapter for statement in LISTED} <= set(CHAPTERS)
+
+
+@pytest.mark.parametrize("statement", [pytest.param(s, id=s.id) for s in LISTED])
+def test_statement_has_a_cell_whose_check_holds(statement):
+    cells = [
+        cell
+        for cell in check_cells(BOOK / f"{statement.chapter}.ipynb")
+        if cell.statement == statement.id
+    ]
+    assert cells, f"no cell in {statement.chapter} has the metadata of {statement.id}"
+    for cell in cells:
+        assert cell.check is not None, f"{cell.cell_id} stores no check"
+        assert cell.check["statement"] == statement.id
+        assert cell.check["rows"]
+        assert cell.check["holds"] is True or "not met" in cell.check["verdict"]
+
+
+@pytest.mark.parametrize("cell", CODE)
+def test_check_cell_is_listed_asserts_and_stores_one_check(cell):
+    name = cell["metadata"].get("mfbook", {}).get("statement")
+    stored = stored_checks(cell)
+    if name is None:
+        assert not stored, "a check outside a statement's cell is in no index"
+        return
+    assert name in {statement.id for statement in LISTED}
+    assert len(stored) == 1
+    assert text(cell["source"]).strip().splitlines()[-1].startswith("assert ")
+
+
+def test_names_on_the_notation_page_exist():
+    column = re.findall(r"`([^`]+)`", (BOOK / "notation.md").read_text())
+    names = {name for code in column for name in re.findall(r"\b([a-z]\w+)\(", code)}
+    public = {name for path in (ROOT / "mfbook").rglob("*.py")
+              for name in re.findall(r"def (\w+)\(", path.read_text())}  # fmt: skip
+    assert "frank_wolfe_gap" in names
+    assert names <= public
+
+
+def test_api_pages_cover_every_public_module():
+    package = ROOT / "mfbook"
+    modules = {path.stem for path in package.glob("*.py")} | {
+        path.parent.name for path in package.glob("*/__init__.py")
+    }
+    public = {name for name in modules if not name.startswith("_")}
+    assert {path.stem for path in (BOOK / "api").glob("*.md")} == public
+    listed = (BOOK / "api.md").read_text()
+    for name in public:
+        assert f"(api/{name}.md)" in listed
+        assert f"automodule:: mfbook.{name}\n" in (BOOK / "api" / f"{name}.md").read_text()

@@ -1,0 +1,58 @@
+"""What Binder builds: the pip lines of environment.yml, in a fresh environment, run a chapter."""
+
+import os
+import subprocess
+import venv
+
+import pytest
+import yaml
+
+from tools.chapters import ROOT, chapters
+
+EXECUTE = """
+import sys, nbformat
+from nbclient import NotebookClient
+path = sys.argv[1]
+notebook = nbformat.read(path, as_version=4)
+NotebookClient(notebook, kernel_name="python3", timeout=600,
+               resources={"metadata": {"path": "book"}}).execute()
+print(sum(cell.cell_type == "code" for cell in notebook.cells), "cells")
+"""
+
+
+def pip_lines() -> list[str]:
+    dependencies = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    return next(entry["pip"] for entry in dependencies if isinstance(entry, dict))
+
+
+def test_environment_takes_its_versions_from_the_constraints():
+    assert pip_lines() == ["-c constraints.txt", "-e .[run]"]
+
+
+@pytest.mark.slow
+def test_environment_installs_and_runs_a_chapter(tmp_path):
+    home = tmp_path / "env"
+    venv.create(home, with_pip=True)
+    python = home / "bin" / "python"
+    # As conda does it: the lines become a requirements file beside environment.yml.
+    requirements = tmp_path / "requirements.txt"
+    lines = [line.replace("constraints.txt", str(ROOT / "constraints.txt")) for line in pip_lines()]
+    requirements.write_text("\n".join(lines) + "\n")
+    subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+         "--requirement", requirements],
+        cwd=ROOT, check=True, timeout=900,
+    )  # fmt: skip
+    chapter = min(chapters(), key=lambda path: path.stat().st_size)
+    done = subprocess.run(
+        [python, "-c", EXECUTE, chapter],
+        cwd=ROOT, capture_output=True, text=True, timeout=600,
+        env={**os.environ, "JUPYTER_PREFER_ENV_PATH": "1", "PATH": f"{home / 'bin'}:/usr/bin:/bin"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "cells" in done.stdout
+    found = subprocess.run(
+        [python, "-c", "import jupyterlab_myst, ipywidgets, mfbook; print('here')"],
+        capture_output=True, text=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert found.stdout.strip() == "here", found.stderr
