@@ -105,7 +105,9 @@ class Functional:
         return Combination(((1.0, self), (1.0, other))) if _is_functional(other) else NotImplemented
 
     def __sub__(self, other):
-        return Combination(((1.0, self), (-1.0, other))) if _is_functional(other) else NotImplemented
+        if not _is_functional(other):
+            return NotImplemented
+        return Combination(((1.0, self), (-1.0, other)))
 
     def __mul__(self, a):
         return Combination(((a, self),)) if np.isscalar(a) else NotImplemented

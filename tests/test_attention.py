@@ -365,6 +365,17 @@ def test_scores_of_any_size_are_right(sign):
     np.testing.assert_allclose(R.gradient(theta, mu), [[0, 0, slope, slope]], atol=1e-12)
 
 
+@pytest.mark.parametrize("size", [1.0, 30.0, 340.0, 360.0, 700.0, 720.0, 2e3, 1e6])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_two_opposite_tokens_by_hand(size, sign):
+    """x = (1, -1): the second token's scores differ by 2 size, the most that the norms allow."""
+    theta = np.array([[1.0, -sign * size, 1.0, 1.0]])
+    R = AttentionRisk([[[1.0], [-1.0]]], [[[1, 0], [1, 0]]], [[1.0, -1.0]], HeadShape(1, 1, 1))
+    logits = R.logits(Measure(theta))[0, :, 0]
+    np.testing.assert_allclose(logits, [1, np.tanh(sign * size)], rtol=1e-14)
+    assert np.isfinite(R.gradient(theta, Measure(theta))).all()
+
+
 def test_large_scores_in_general_position_agree_with_a_hard_maximum():
     R, _ = make(42, S=4, T=6)
     theta = heads(43, 3, R.shape)
