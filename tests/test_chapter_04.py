@@ -19,12 +19,15 @@ CELLS = {
 }
 # The same cells in smaller portions: the checks hold for any number of draws and rounds.
 SMALLER = [
-    ("draws", "np.arange(2, 13), 1000", "np.arange(2, 13), 120"),
+    ("draws", "np.arange(2, 13), 1000", "np.arange(2, 13), 80"),
     ("direction", "np.linspace(0, 1, 41)", "np.linspace(0, 1, 6)"),
+    ("check-4-3", "size=50", "size=10"),
     ("boosting", "R, zero, 451, 6", "R, zero, 451, 1"),
     ("boosting", "silent, 453, 6", "silent, 453, 3"),
     ("check-shrunk", "silent, 457, 4", "silent, 457, 1"),
     ("brackets", "[1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001]", "[1, 0.1]"),
+    ("brackets", "for n in (1, 4, 16)]\ngaps", "for n in (4,)]\ngaps"),
+    ("brackets", "for n in (1, 4, 16)]\ntable", "for n in (4,)]\ntable"),
     ("interior-run", "range(300)", "range(150)"),
     ("breaks-run", "[0.5, 1.0, 1.5, 2.0, 3.0]", "[1.0, 2.0]"),
 ]

@@ -84,7 +84,7 @@ def derivative_bounds(g, panels: Sequence[Mapping]):
 
 
 @drawing
-def curvature_shares(g: float, share, value, *, form, bound: float, attained: Mapping, top=1.14):
+def curvature_shares(g: float, share, value, *, form, bound: float, attained: Mapping):
     """Second derivatives of heads, and the direction in which each is largest.
 
     Parameters
@@ -100,13 +100,13 @@ def curvature_shares(g: float, share, value, *, form, bound: float, attained: Ma
     attained : mapping
         ``share`` and ``value`` of the largest second derivative that was found.
     """
-    figure, axes = new_figure(7.0, 3.7)
+    figure, axes = new_figure(7.0, 3.9)
     axes.set(
         xlabel=r"part of the direction that moves $(W_Q, W_K)$",
         ylabel="second derivative / H",
         title=f"Largest score g = {g:g}",
         xlim=(-0.02, 1.02),
-        ylim=(0, top),
+        ylim=(0, 1.14),
     )
     axes.axhline(1, **ROLES["reference"].line)
     axes.plot(share, np.asarray(value) / bound, **{**ROLES["found"].line, "alpha": 0.35})
@@ -115,10 +115,10 @@ def curvature_shares(g: float, share, value, *, form, bound: float, attained: Ma
     star = {"linestyle": "", "marker": "*", "markersize": 15, "color": INK}
     axes.plot(attained["share"], attained["value"] / bound, **star, markeredgecolor="white")
     axes.text(0.995, 1.012, "H", ha="right", va="bottom", color=ROLES["reference"].colour)
-    names = (("bound", "bound for this direction"), ("found", "400 random heads"))
+    names = (("bound", "bound for this direction"), ("found", f"{len(share)} random heads"))
     handles = [
         axes.plot([], [], label=label, **ROLES[role].line)[0] for role, label in names
     ]
     handles += axes.plot([], [], label="largest found", **star)
-    axes.legend(handles=handles, loc="lower center", ncols=3)
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
