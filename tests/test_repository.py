@@ -1,11 +1,13 @@
 """The files around the book: one public address, one version, and licences that are there."""
 
+import base64
 import tomllib
 
 import pytest
 import yaml
 
-from tools.chapters import ROOT
+from tools.chapters import ROOT, figure
+from tools.run_notebooks import README_FIGURE, README_SOURCE
 from tools.set_address import COPIES, address, binder, rewrite
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -64,3 +66,8 @@ def test_constraints_pin_every_requirement():
     extras = PROJECT["optional-dependencies"]
     for line in [*PROJECT["dependencies"], *extras["book"], *extras["run"], *extras["test"]]:
         assert Requirement(line).name in pinned
+
+
+def test_the_readme_shows_the_figure_of_the_book():
+    assert str(README_FIGURE.relative_to(ROOT)) in (ROOT / "README.md").read_text()
+    assert README_FIGURE.read_bytes() == base64.b64decode(figure(*README_SOURCE))

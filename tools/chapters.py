@@ -105,6 +105,14 @@ def check_cells(path: Path) -> list[CheckCell]:
     return cells
 
 
+def figure(path: Path, name: str) -> str:
+    """The stored picture of a named figure of a chapter, PNG in base64."""
+    for cell in read(path)["cells"]:
+        if cell["metadata"].get("mystnb", {}).get("figure", {}).get("name") == name:
+            return text(cell["outputs"][0]["data"]["image/png"])
+    raise ValueError(f"name: {path.name} has no figure {name!r}")
+
+
 def source_hash(*sources: str) -> str:
     """A short hash of the sources of one cell, or of all cells of a chapter."""
     return hashlib.sha256("\0".join(sources).encode()).hexdigest()[:16]

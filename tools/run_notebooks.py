@@ -10,6 +10,7 @@ timings.json are measured again only when its source has changed.
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import os
@@ -23,11 +24,15 @@ os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # this environment's kernel, not on
 import nbformat  # noqa: E402
 from nbclient import NotebookClient  # noqa: E402
 
-from tools.chapters import BOOK, chapters, source_hash, statement_of  # noqa: E402
+from tools.chapters import BOOK, chapters, figure, source_hash, statement_of  # noqa: E402
 from tools.compare_outputs import IMAGES, difference  # noqa: E402
 
 TIMINGS = BOOK / "timings.json"
 CORPUS_RECORD = BOOK / "corpus_hash.txt"
+
+#: The figure that README.md shows: the chapter and the name of the figure there.
+README_FIGURE = BOOK / "_static" / "readme-figure.png"
+README_SOURCE = (BOOK / "04-static.ipynb", "fig-static-rates")
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python", "pygments_lexer": "ipython3"},
@@ -178,6 +183,9 @@ def main(arguments: list[str]) -> None:
     for path in paths:
         run(path)
     record_corpus(paths)
+    picture = base64.b64decode(figure(*README_SOURCE))
+    if not README_FIGURE.exists() or README_FIGURE.read_bytes() != picture:
+        README_FIGURE.write_bytes(picture)
 
 
 if __name__ == "__main__":
