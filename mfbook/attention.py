@@ -581,6 +581,8 @@ def _average(keys, A, work):
     """Sum of the relative tokens weighted by A (i, s, m): shape (d, s, m)."""
     _, s, m = A.shape
     out = _view(work.attended, keys.shape[2], s, m)
+    if len(A) == 1:  # an outer product, which BLAS is slow at
+        return np.multiply(keys.transpose(2, 0, 1), A, out=out)
     np.matmul(keys.transpose(0, 2, 1), A.transpose(1, 0, 2), out=out.transpose(1, 0, 2))
     return out
 
