@@ -32,9 +32,9 @@ __all__ = [
     "softmax_jacobian",
 ]
 
-# One block of work holds this many heads and sequences: large enough to hide the cost of a call,
-# small enough for its buffers to stay in the cache.
-HEADS, SEQUENCES = 128, 64
+# One block of work holds this many heads and sequences: enough to hide the cost of a call, few
+# enough for its buffers to stay in the cache, and no power of two, whose strides collide there.
+HEADS, SEQUENCES = 192, 64
 # Attention weights of the measure's own heads are kept for the gradient if they fit (bytes).
 KEEP = 2**25
 

@@ -143,7 +143,17 @@ def rates(series, *, xlabel, ylabel, title="", slopes=(), base=2, size=(7.0, 4.0
 
 @drawing
 def scatter(
-    x, y, *, xlabel, ylabel, label="", lines=(), title="", role="found", yscale="linear", size=(7, 3.6)
+    x,
+    y,
+    *,
+    xlabel,
+    ylabel,
+    label="",
+    lines=(),
+    title="",
+    role="found",
+    yscale="linear",
+    size=(7.0, 3.6),
 ):
     """Points, with horizontal lines for bounds.
 

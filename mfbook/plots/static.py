@@ -1,4 +1,4 @@
-"""Figures of Section 4: how the excess risk falls, how one draw spreads, what boosting certifies."""
+"""Figures of Section 4: how the excess falls, how one draw spreads, what boosting certifies."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Picture:
         return self.png, {"width": self.size[0] // 2, "height": self.size[1] // 2}
 
     def __repr__(self) -> str:
-        return "Picture(%d x %d pixels)" % self.size
+        return "Picture({} x {} pixels)".format(*self.size)
 
     @property
     def size(self) -> tuple[int, int]:

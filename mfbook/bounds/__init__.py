@@ -1,0 +1,54 @@
+r"""Explicit constants: one function for every constant that the paper leaves unnamed.
+
+The letters are those of the book. Tokens have norm at most :math:`R_X`, the projection to the
+vocabulary has operator norm at most :math:`R_U`, each of the four matrices of a head has operator
+norm at most r (so a head of ``shape.ball(r)`` qualifies), and attention scores are at most
+:math:`g=R_X^2r^2/\sqrt k` in absolute value. Norms of parameters are Euclidean (Frobenius).
+"""
+
+from .approximation import (
+    feature_variance,
+    leading_coefficient,
+    monte_carlo_rate,
+    sharp_rate,
+    variance_rate,
+)
+from .drift import DriftLipschitz, GrowthBound, drift_lipschitz, growth_bound
+from .features import (
+    FeatureBounds,
+    data_radii,
+    feature_bound,
+    feature_bounds,
+    hessian_attained,
+    hessian_bound,
+    jacobian_bound,
+    score_bound,
+    sharp_jacobian_bound,
+    third_moment_constant,
+)
+from .loss import loss_lipschitz, loss_smoothness, softmax_lipschitz
+
+__all__ = [
+    "loss_lipschitz",
+    "loss_smoothness",
+    "softmax_lipschitz",
+    "FeatureBounds",
+    "data_radii",
+    "feature_bound",
+    "feature_bounds",
+    "hessian_attained",
+    "hessian_bound",
+    "jacobian_bound",
+    "score_bound",
+    "sharp_jacobian_bound",
+    "third_moment_constant",
+    "DriftLipschitz",
+    "GrowthBound",
+    "drift_lipschitz",
+    "growth_bound",
+    "feature_variance",
+    "leading_coefficient",
+    "monte_carlo_rate",
+    "sharp_rate",
+    "variance_rate",
+]

@@ -1,0 +1,300 @@
+"""Bounds on the feature map and its derivatives, Proposition 3.4 (Chapter 3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from .. import _validate as validate
+
+__all__ = [
+    "FeatureBounds",
+    "data_radii",
+    "feature_bound",
+    "feature_bounds",
+    "hessian_attained",
+    "hessian_bound",
+    "jacobian_bound",
+    "score_bound",
+    "sharp_jacobian_bound",
+    "third_moment_constant",
+]
+
+
+def score_bound(R_X: float, r: float, k: int) -> float:
+    r"""Bound g on the attention scores, the one number that says how sharp a head can be.
+
+    .. math:: |\langle x_tW_Q,\,x_uW_K\rangle|/\sqrt k\;\le\;g=R_X^2r^2/\sqrt k
+
+    Cauchy–Schwarz; attained by two equal tokens. Chapter 3, Proposition 3.4.
+
+    Parameters
+    ----------
+    R_X : float
+        Largest token norm.
+    r : float
+        Largest operator norm of a matrix of the head.
+    k : int
+        Query and key dimension.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a radius is not a finite positive number or ``k`` is not a positive integer.
+
+    Examples
+    --------
+    >>> score_bound(R_X=1.0, r=2.0, k=4)
+    2.0
+    """
+    R_X, r = validate.positive(R_X, "R_X"), validate.positive(r, "r")
+    # products: a float power raises where it overflows, a product is infinite
+    return (R_X * r) * (R_X * r) / math.sqrt(validate.count(k, "k"))
+
+
+def third_moment_constant() -> float:
+    r"""Constant :math:`c_3=4/(3\sqrt3)` of a third mixed moment of bounded variables.
+
+    .. math:: |\mathbb E[(s-\bar s)^2(x-\bar x)]|\le c_3\qquad\text{if }|s|\le1,\ |x|\le1
+
+    Equality for s = x = ±1 with :math:`P(s=1)=(1-1/\sqrt3)/2` (and its mirror image). Proved in
+    Chapter 3; it enters :func:`hessian_bound`.
+
+    Examples
+    --------
+    >>> round(third_moment_constant(), 6)
+    0.7698
+    """
+    return 4 / (3 * math.sqrt(3))
+
+
+def feature_bound(R_X: float, R_U: float, r: float) -> float:
+    r"""Bound B on the feature map (Proposition 3.4 made explicit).
+
+    .. math:: \|\varphi_t(X;\theta)\|\le B=R_XR_U\,r^2
+
+    An attended token is an average of tokens, so its norm is at most :math:`R_X`; three matrices
+    follow. Attained by one token. Derived in Chapter 3.
+
+    Parameters
+    ----------
+    R_X, R_U, r : float
+        Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not a finite positive number.
+
+    Examples
+    --------
+    >>> feature_bound(R_X=2.0, R_U=1.0, r=3.0)
+    18.0
+    """
+    R_X, R_U = validate.positive(R_X, "R_X"), validate.positive(R_U, "R_U")
+    r = validate.positive(r, "r")
+    return R_X * R_U * r * r
+
+
+def jacobian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
+    r"""Bound L on the derivative of the feature map (Proposition 3.4 made explicit).
+
+    .. math:: \|\nabla_\theta\varphi_t\|_{op}\le L=\sqrt2\,R_XR_U\,r\sqrt{1+g^2}
+
+    A direction of size n in (W_Q, W_K) changes :math:`\varphi` by at most
+    :math:`\sqrt2R_XR_Urgn`, one of size w in (W_V, W_O) by :math:`\sqrt2R_XR_Urw`;
+    Cauchy–Schwarz with :math:`n^2+w^2=1`. Derived in Chapter 3.
+
+    Parameters
+    ----------
+    R_X, R_U, r : float
+        Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
+    k : int
+        Query and key dimension.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a radius is not a finite positive number or ``k`` is not a positive integer.
+
+    Examples
+    --------
+    >>> round(jacobian_bound(R_X=1.0, R_U=1.0, r=1.0, k=1), 12)
+    2.0
+    """
+    g = score_bound(R_X, r, k)
+    return math.sqrt(2) * R_X * validate.positive(R_U, "R_U") * r * math.hypot(1, g)
+
+
+def sharp_jacobian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
+    r"""Least possible L: the bound of :func:`jacobian_bound`, sharpened.
+
+    .. math:: \|\nabla_\theta\varphi_t\|_{op}\le\sqrt2\,R_XR_U\,r\,\max(1,g)
+
+    A token average m leaves a variance of at most :math:`R_X^2-\|m\|^2`, so both effects of
+    :func:`jacobian_bound` cannot be largest at once. Attained by one token if g <= 1, and by two
+    opposite tokens if g >= 1 and k >= 2. Beyond the paper; derived in Chapter 3.
+
+    Parameters
+    ----------
+    R_X, R_U, r : float
+        Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
+    k : int
+        Query and key dimension.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a radius is not a finite positive number or ``k`` is not a positive integer.
+
+    Examples
+    --------
+    >>> round(sharp_jacobian_bound(R_X=1.0, R_U=1.0, r=1.0, k=1) ** 2, 12)
+    2.0
+    """
+    g = score_bound(R_X, r, k)
+    return math.sqrt(2) * R_X * validate.positive(R_U, "R_U") * r * max(1.0, g)
+
+
+def hessian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
+    r"""Bound H on the second derivative of the feature map (Proposition 3.4 made explicit).
+
+    .. math:: \|\nabla_\theta^2\varphi_t\|_{op}\le H=\tfrac12R_XR_U\Big[1+g+2c_3g^2
+              +\sqrt{(1-g-2c_3g^2)^2+16g^2}\Big]
+
+    The largest eigenvalue of the form :math:`(g+2c_3g^2)n^2+4g\,nw+w^2` in the sizes n of
+    (W_Q, W_K) and w of (W_V, W_O) in a direction. Derived in Chapter 3. How far it is from the
+    least possible constant is bounded by :func:`hessian_attained`: not at all in the limits of
+    small and of large g, by a factor of 1.62 at most in between.
+
+    Parameters
+    ----------
+    R_X, R_U, r : float
+        Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
+    k : int
+        Query and key dimension.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a radius is not a finite positive number or ``k`` is not a positive integer.
+
+    Examples
+    --------
+    >>> round(hessian_bound(R_X=1.0, R_U=1.0, r=1.0, k=1), 4)
+    3.9128
+    """
+    g = score_bound(R_X, r, k)
+    a = g + 2 * third_moment_constant() * g * g
+    return R_X * validate.positive(R_U, "R_U") * (1 + a + math.hypot(1 - a, 4 * g)) / 2
+
+
+def hessian_attained(R_X: float, R_U: float, r: float, k: int) -> float:
+    r"""Second derivative that is attained: no valid H is smaller than this.
+
+    .. math:: R_XR_U\max_{|\mu|\le1}\left\|\begin{pmatrix}gw-4g^2\mu w&2gw\\2gw&\mu\end{pmatrix}
+              \right\|_{op},\qquad w=1-\mu^2
+
+    All tokens are equal or opposite, repeated so that the attended one is the fraction
+    :math:`\mu` of them; the four matrices have rank one and are aligned. It is a supremum over
+    the length of the sequence. Chapter 3; a search over all heads and tokens finds nothing larger.
+
+    Parameters
+    ----------
+    R_X, R_U, r : float
+        Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
+    k : int
+        Query and key dimension.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a radius is not a finite positive number or ``k`` is not a positive integer.
+
+    Examples
+    --------
+    >>> round(hessian_attained(R_X=1.0, R_U=1.0, r=1.0, k=1), 4)
+    3.0203
+    """
+    g, R_U = score_bound(R_X, r, k), validate.positive(R_U, "R_U")
+    if not math.isfinite(g):
+        return math.inf
+
+    def norm(mu):
+        w = 1 - mu**2
+        a = g * w - 4 * g**2 * mu * w
+        return (np.abs(a + mu) + np.hypot(a - mu, 4 * g * w)) / 2
+
+    # several local maxima: a grid finds the right one, a bounded search its value
+    grid = np.linspace(-1, 1, 2001)
+    i = int(norm(grid).argmax())
+    near = (grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)])
+    found = minimize_scalar(lambda mu: -norm(mu), bounds=near, options={"xatol": 1e-12})
+    largest = max(float(norm(grid[i])), -float(found.fun))
+    return R_X * R_U * largest
+
+
+@dataclass(frozen=True)
+class FeatureBounds:
+    """The three constants of Proposition 3.4: for the feature map and its two derivatives."""
+
+    B: float
+    L: float
+    H: float
+
+
+def feature_bounds(R_X: float, R_U: float, r: float, k: int) -> FeatureBounds:
+    """Return B, L and H of Proposition 3.4 together.
+
+    Parameters
+    ----------
+    R_X, R_U, r : float
+        Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
+    k : int
+        Query and key dimension.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a radius is not a finite positive number or ``k`` is not a positive integer.
+
+    Examples
+    --------
+    >>> feature_bounds(R_X=1.0, R_U=1.0, r=1.0, k=1).B
+    1.0
+    """
+    return FeatureBounds(
+        feature_bound(R_X, R_U, r), jacobian_bound(R_X, R_U, r, k), hessian_bound(R_X, R_U, r, k)
+    )
+
+
+def data_radii(X, W_U) -> tuple[float, float]:
+    r"""Radii :math:`R_X=\max\|x\|` and :math:`R_U=\|W_U\|_{op}` of given data.
+
+    Parameters
+    ----------
+    X : array_like, shape (S, T, d)
+        Tokens.
+    W_U : array_like, shape (d, V)
+        Fixed projection to the vocabulary.
+
+    Returns
+    -------
+    (float, float)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a shape is wrong or an entry is NaN or infinite.
+
+    Examples
+    --------
+    >>> data_radii([[[3.0, 4.0], [1.0, 0.0]]], [[2.0, 0.0], [0.0, 1.0]])
+    (5.0, 2.0)
+    """
+    X = validate.array(X, "X", ("S", "T", "d"))
+    W_U = validate.array(W_U, "W_U", (X.shape[2], "V"))
+    return float(np.linalg.norm(X, axis=-1).max()), float(np.linalg.norm(W_U, 2))
