@@ -129,7 +129,7 @@ def jacobian_without_scores(R_X, R_U, r, k):
     ],
 )
 def test_wrong_constants(before, monkeypatch, name, wrong, rows):
-    monkeypatch.setattr(bounds, name, wrong)
+    monkeypatch.setattr(f"mfbook.bounds.features.{name}", wrong)
     failed = failing(before, "prop-check")
     assert failed == {f"{row}, largest found" for row in rows}
 
