@@ -342,7 +342,8 @@ class AttentionRisk(Functional):
                 f"space: expected dimension {self.shape.size} of {self.shape}, got {space.dim}"
             )
         for name, value in (("X", X), ("Y", Y), ("W_U", W_U)):
-            with np.errstate(over="ignore"):  # what float32 cannot hold is refused by name
+            # what float32 cannot hold becomes infinite here and is refused by name
+            with np.errstate(over="ignore", invalid="ignore"):
                 value = value.astype(dtype)
             value = validate.array(value, name, value.shape)
             object.__setattr__(self, name, validate.frozen(value))
@@ -453,10 +454,12 @@ class AttentionLocal:
         t = (0, 2, 1)
         for h, dB, dC in _pull_back(self.risk, theta, self._dual, kept=kept):
             W_Q, W_K, W_V, W_O = shape.split(theta[h])
-            dB = dB / scale
-            G[h] = shape.join(
-                dB @ W_K, dB.transpose(t) @ W_Q, dC @ W_O.transpose(t), W_V.transpose(t) @ dC
-            )
+            G_Q, G_K, G_V, G_O = shape.split(G[h])  # views
+            dB /= scale
+            np.matmul(dB, W_K, out=G_Q)
+            np.matmul(dB.transpose(t), W_Q, out=G_K)
+            np.matmul(dC, W_O.transpose(t), out=G_V)
+            np.matmul(W_V.transpose(t), dC, out=G_O)
         return G
 
     def correlation(self, theta) -> np.ndarray:
@@ -514,7 +517,7 @@ def _score_matrices(theta, risk) -> tuple[np.ndarray, bool]:
     """
     W_Q, W_K, _, _ = risk.shape.split(theta)
     B = W_Q @ W_K.transpose(0, 2, 1) / np.sqrt(theta.real.dtype.type(risk.shape.k))
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         bound = 2 * (risk.X**2).sum(-1).max() * np.sqrt((B.real**2).sum((1, 2)).max())
     small = bool(bound < np.log(np.finfo(B.dtype).max / (8 * risk.X.shape[1])))
     return np.ascontiguousarray(B.transpose(2, 1, 0)), small
@@ -530,7 +533,7 @@ def _aligned(size, dtype) -> np.ndarray:
     """Flat empty array that starts on a cache line: products into it are a tenth faster."""
     dtype = np.dtype(dtype)
     raw = np.empty(size * dtype.itemsize + 64, np.uint8)
-    start = -raw.ctypes.data % 64
+    start = -raw.__array_interface__["data"][0] % 64
     return raw[start : start + size * dtype.itemsize].view(dtype)
 
 
@@ -581,7 +584,7 @@ def _average(keys, A, work):
     """Sum of the relative tokens weighted by A (i, s, m): shape (d, s, m)."""
     _, s, m = A.shape
     out = _view(work.attended, keys.shape[2], s, m)
-    if len(A) == 1:  # an outer product, which BLAS is slow at
+    if len(A) == 1:  # an outer product, at which BLAS is slow
         return np.multiply(keys.transpose(2, 0, 1), A, out=out)
     np.matmul(keys.transpose(0, 2, 1), A.transpose(1, 0, 2), out=out.transpose(1, 0, 2))
     return out
