@@ -1,0 +1,34 @@
+r"""Flows of measures: learning-rate profiles, gradient flow, stochastic gradient descent.
+
+One engine moves the atoms of a measure along any velocity field; the Wasserstein gradient flow of
+a functional is one of its uses. Times are rescaled times :math:`\tau` unless a profile
+:math:`\xi` is given; then they are physical, :math:`\tau(t)=\int_0^t2\xi`.
+"""
+
+from .descent import sgd
+from .engine import dissipation, flow, gradient_flow
+from .learning_rate import (
+    LearningRate,
+    ProfileCheck,
+    check_profile,
+    constant,
+    custom,
+    polynomial_decay,
+    warmup_cosine,
+)
+from .trajectory import Trajectory
+
+__all__ = [
+    "LearningRate",
+    "ProfileCheck",
+    "Trajectory",
+    "check_profile",
+    "constant",
+    "custom",
+    "dissipation",
+    "flow",
+    "gradient_flow",
+    "polynomial_decay",
+    "sgd",
+    "warmup_cosine",
+]

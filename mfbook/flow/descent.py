@@ -1,0 +1,166 @@
+r"""Stochastic gradient descent on M heads, as in equation (19)."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from .. import _validate as validate
+from ..measure import Measure
+from .checkpoint import Checkpoint, fingerprint, probe
+from .engine import check_start, escaped
+from .grid import step_numbers
+from .learning_rate import as_profile
+from .trajectory import Trajectory
+
+__all__ = ["sgd"]
+
+
+def sgd(
+    F,
+    mu: Measure,
+    times,
+    epsilon: float,
+    rng,
+    *,
+    batch: int = 1,
+    xi=None,
+    progress: bool = False,
+    checkpoint=None,
+) -> Trajectory:
+    r"""Stochastic gradient descent (19): every step sees fresh samples, shared by all atoms.
+
+    .. math:: \theta_i^{n+1}=\theta_i^n-2\varepsilon\,\xi(n\varepsilon)\,g_i^n,\qquad
+              g_i^n=\nabla\frac{\delta F_n}{\delta\mu}(\theta_i^n;\mu^n),\quad
+              F_n=\texttt{F.sample(rng, batch)}
+
+    For an attention risk a sample is ``batch`` sequences drawn with replacement, with their labels
+    drawn from the soft labels; then :math:`\mathbb E[g_i^n\mid\text{past}]=G(\theta_i^n;\mu^n)`.
+    Without noise the steps are those of ``gradient_flow(..., method="euler", step=epsilon)``.
+
+    Parameters
+    ----------
+    F : functional
+        With ``sample(rng, n)``; its own ``value`` is recorded.
+    mu : Measure
+        State at ``times[0]``; weights may differ, and M equal atoms of weight 1/M move as one of
+        weight one.
+    times : array_like, shape (n_t,)
+        Increasing multiples of ``epsilon`` at which the state is returned.
+    epsilon : float
+        Step, positive.
+    rng : numpy.random.Generator or int
+        Source of randomness, or a seed.
+    batch : int
+        Samples in one step, at least 1.
+    xi : LearningRate or callable, optional
+        Learning-rate profile. Default: rescaled time, the factor :math:`2\xi` is one.
+    progress : bool
+        Show a progress bar with the time that is left.
+    checkpoint : path, optional
+        File that is written every 30 seconds and when the run is interrupted; calling again with
+        the same arguments goes on from there and gives the same bits.
+
+    Returns
+    -------
+    Trajectory
+        ``dissipation`` is that of F, not of the samples.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or is out of range, or a time is not a multiple of
+        ``epsilon``.
+
+    Examples
+    --------
+    >>> from mfbook.confinement import Ridge
+    >>> run = sgd(Ridge(1.0), Measure([[1.0]]), [0.0, 1.0], epsilon=0.25, rng=0)
+    >>> float(run.end.atoms[0, 0]) == 0.75**4
+    True
+    """
+    for name in ("at", "sample"):
+        if not callable(getattr(F, name, None)):
+            raise TypeError(f"F: expected a functional with {name}, got {F!r}")
+    if not hasattr(F, "space"):
+        raise TypeError(f"F: expected a functional with space, got {F!r}")
+    check_start(mu, F.space)
+    epsilon = validate.positive(epsilon, "epsilon")
+    numbers, batch = step_numbers(times, epsilon, "epsilon"), validate.count(batch, "batch")
+    profile, rng = as_profile(xi), validate.generator(rng)
+    times = np.asarray(times, dtype=float)
+    start = F.at(mu)  # refuses atoms of another dimension before anything is drawn
+    key = "" if checkpoint is None else fingerprint(
+        mu.atoms, mu.weights, times, epsilon, batch, profile(times),
+        np.round(profile.tau(times), 9), _text(rng.bit_generator.state), F.space,
+        probe(start.gradient(mu.atoms)),
+    )  # fmt: skip
+    del start
+    store = Checkpoint(checkpoint, key)
+    n, x, states = int(numbers[0]), mu.atoms, []
+    saved = store.load()
+    if saved is not None:
+        n, x, states = saved["n"], saved["x"], list(saved["states"])
+        rng.bit_generator.state = json.loads(saved["rng"])
+    mark = n, x, len(states), rng.bit_generator.state
+
+    def save():
+        """Save the state before the current step: what was interrupted is done again."""
+        n, x, m, state = mark
+        store.save({"x": x, "states": np.array(states[:m])}, {"n": n, "rng": _text(state)})
+
+    reason = ""
+    bar = tqdm(
+        total=int(numbers[-1]), initial=n, disable=not progress, unit="step",
+        desc=f"descent of {mu.size} atoms",
+    )  # fmt: skip
+    try:
+        while True:
+            mark = n, x, len(states), rng.bit_generator.state
+            if store.due:
+                save()
+            if len(states) < len(numbers) and n == numbers[len(states)]:
+                states.append(x)
+            if len(states) == len(numbers):
+                break
+            state = Measure(x, mu.weights)
+            rate = 2 * epsilon * profile(n * epsilon)
+            with np.errstate(over="ignore", invalid="ignore"):
+                g = F.sample(rng, batch).at(state).gradient(state.atoms)
+                moved = F.space.retract(x, rate * F.space.tangent(x, -g))
+            if escaped(moved):
+                reason = f"left the range of floating-point numbers in step {n + 1}"
+                break
+            x, n = moved, n + 1
+            bar.update()
+        if not reason:
+            save()
+    except KeyboardInterrupt:
+        save()
+        raise
+    finally:
+        bar.close()
+    return _trajectory(F, mu, profile, times[: len(states)], states, n, reason)
+
+
+def _text(state) -> str:
+    """State of a generator; some kinds hold arrays."""
+    return json.dumps(state, default=np.ndarray.tolist)
+
+
+def _trajectory(F, mu, profile, times, states, n, reason) -> Trajectory:
+    """Values of F itself along the run."""
+    values, speeds = [], []
+    for x in states:
+        state = Measure(x, mu.weights)
+        local = F.at(state)
+        v = F.space.tangent(state.atoms, -local.gradient(state.atoms))
+        values.append(local.value)
+        speeds.append(mu.weights @ (v * v).sum(axis=1))
+    return Trajectory(
+        times, profile.tau(times), np.array(states), mu.weights, np.array(values),
+        np.array(speeds), completed=not reason, reason=reason or f"reached t = {times[-1]:g}",
+        method="sgd", steps=n, evaluations=n,
+    )  # fmt: skip

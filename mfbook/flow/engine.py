@@ -1,0 +1,383 @@
+r"""One engine for every flow: atoms move along a velocity field, weights stay.
+
+A measure with finitely many atoms remains one, so a flow of measures is an ordinary differential
+equation of its atoms. What moves them is a field ``field(x, mu) -> velocity``; for the Wasserstein
+gradient flow of F it is :math:`-\nabla\,\delta F/\delta\mu`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from .. import _validate as validate
+from ..measure import Measure
+from ..space import Euclidean
+from .checkpoint import Checkpoint, fingerprint, probe
+from .grid import time_grid
+from .integrators import ADAPTIVE, FIXED, Escaped, adaptive, fixed
+from .learning_rate import as_profile
+from .trajectory import Trajectory
+
+__all__ = ["dissipation", "flow", "gradient_flow"]
+
+#: Atoms beyond this have left the range in which squares of squares are finite numbers.
+LARGEST = 1e75
+#: SciPy's solvers replace a smaller relative tolerance by this one.
+LEAST_RTOL = 100 * np.finfo(float).eps
+
+
+def dissipation(F, mu: Measure) -> float:
+    r"""Dissipation :math:`\mathcal D(\mu)=\int\|\nabla\,\delta F/\delta\mu\|^2d\mu` (equation 38).
+
+    On a space with constraints the gradient is replaced by the velocity that is allowed.
+
+    Parameters
+    ----------
+    F : functional
+    mu : Measure
+
+    Examples
+    --------
+    >>> from mfbook.confinement import Ridge
+    >>> dissipation(Ridge(2.0), Measure([[1.0], [3.0]]))
+    20.0
+    """
+    v = F.space.tangent(mu.atoms, -F.at(mu).gradient(mu.atoms))
+    return float(mu.weights @ (v * v).sum(axis=1))
+
+
+def gradient_flow(F, mu: Measure, times, xi=None, **options) -> Trajectory:
+    r"""Wasserstein gradient flow of any functional, from a measure with finitely many atoms.
+
+    .. math:: \dot\theta_i=-\nabla\frac{\delta F}{\delta\mu}(\theta_i;\mu_\tau)
+              \quad\text{in rescaled time, or}\quad
+              \dot\theta_i=-2\xi(t)\,\nabla\frac{\delta F}{\delta\mu}(\theta_i;\mu_t)
+
+    (equations (20) and (21)). It solves the equation exactly up to the integrator's error: finite
+    measures stay finite. F decreases along it, :math:`dF/d\tau=-\mathcal D`; an increase beyond
+    the tolerance is reported in the result.
+
+    Parameters
+    ----------
+    F : functional
+        Anything with ``at(mu)`` and ``space``.
+    mu : Measure
+        State at ``times[0]``; in ``F.space``.
+    times, xi, **options
+        As in :func:`flow`.
+
+    Returns
+    -------
+    Trajectory
+
+    Examples
+    --------
+    >>> from mfbook.confinement import Ridge
+    >>> run = gradient_flow(Ridge(1.0), Measure([[1.0], [-2.0]]), [0.0, 1.0])
+    >>> bool(np.allclose(run.end.atoms.ravel(), [np.exp(-1), -2 * np.exp(-1)]))
+    True
+    """
+    if not callable(getattr(F, "at", None)) or not hasattr(F, "space"):
+        raise TypeError(f"F: expected a functional with at(mu) and space, got {F!r}")
+    for name in ("space", "functional"):
+        if name in options:
+            raise TypeError(f"{name}: a gradient flow takes it from F")
+    return flow(_Descent(F), mu, times, F.space, xi=xi, functional=F, **options)
+
+
+class _Descent:
+    """The field of steepest descent; the engine keeps what it knows of F at the state."""
+
+    def __init__(self, F):
+        self.F = F
+
+    def __call__(self, x, mu):
+        return -self.F.at(mu).gradient(x)
+
+
+def flow(
+    field: Callable,
+    mu: Measure,
+    times,
+    space=None,
+    *,
+    xi=None,
+    method: str = "DOP853",
+    step: float | None = None,
+    rtol: float = 1e-8,
+    atol: float = 1e-10,
+    events: Sequence[Callable] = (),
+    functional=None,
+    dense: bool = False,
+    progress: bool = False,
+    checkpoint=None,
+) -> Trajectory:
+    r"""Move the atoms of a measure along a velocity field that may depend on the measure.
+
+    .. math:: \dot\theta_i=2\xi(t)\,\text{field}(\theta_i;\mu_t),\qquad
+              \mu_t=\sum_iw_i\delta_{\theta_i(t)}
+
+    Parameters
+    ----------
+    field : callable
+        ``field(x, mu)`` returns velocities, shape (n, D), at the points x, shape (n, D).
+    mu : Measure
+        State at ``times[0]``, with real atoms.
+    times : array_like, shape (n_t,)
+        Increasing times at which the state is returned.
+    space : space, optional
+        Where atoms live. Default: all of R^D. Velocities are projected on its tangent spaces.
+    xi : LearningRate or callable, optional
+        Learning-rate profile. Default: rescaled time, the factor :math:`2\xi` is one.
+    method : str
+        One of SciPy's adaptive solvers ``"RK23"``, ``"RK45"``, ``"DOP853"``, ``"Radau"``,
+        ``"BDF"``, ``"LSODA"``, or ``"euler"``, ``"rk4"`` with a fixed step. The adaptive ones run
+        in the time :math:`\tau`, in which the equation is autonomous whatever the profile.
+    step : float
+        Step of ``"euler"`` and ``"rk4"``, in the units of ``times``; times have to be multiples
+        of it. Euler uses :math:`\xi` at the start of each step, as stochastic descent does.
+    rtol, atol : float
+        Tolerances of the adaptive solvers, for the root mean square over all coordinates.
+    events : sequence of callables
+        ``event(t, mu)`` returns a number; its zeros are located. With the attribute ``terminal``
+        true the flow ends there; ``direction`` (+1 or -1) selects crossings, as in SciPy.
+    functional : functional, optional
+        Recorded along the curve as ``value``.
+    dense : bool
+        Keep the interpolant, for ``Trajectory.at``; adaptive methods only.
+    progress : bool
+        Show a progress bar with the time that is left.
+    checkpoint : path, optional
+        File that is written every 30 seconds and when the run is interrupted; calling again with
+        the same arguments goes on from there. Explicit methods then give the same bits as an
+        uninterrupted run; Radau, BDF and LSODA agree to their tolerance.
+
+    Returns
+    -------
+    Trajectory
+        ``completed`` and ``reason`` say whether and why it stopped early: the solver's step
+        became too small, or an atom left the range of floating-point numbers.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type, times do not increase, an atom is not in the space, or
+        the field is not finite at the start.
+
+    Examples
+    --------
+    >>> turn = flow(lambda x, mu: x @ [[0, 1], [-1, 0]], Measure([[1.0, 0.0]]), [0.0, np.pi])
+    >>> turn.end.atoms.round(6)
+    array([[-1.,  0.]])
+    """
+    if not isinstance(method, str) or method not in (*ADAPTIVE, *FIXED):
+        raise ValueError(f"method: expected one of {[*ADAPTIVE, *FIXED]}, got {method!r}")
+    if validate.positive(rtol, "rtol") < LEAST_RTOL:
+        raise ValueError(f"rtol: expected at least {LEAST_RTOL:.3g}, got {rtol!r}")
+    rtol, atol, dense = float(rtol), validate.positive(atol, "atol"), bool(dense)
+    if dense and checkpoint is not None:
+        raise ValueError("checkpoint: interpolants are not saved; use dense=False")
+    run = _Run(field, mu, times, space, xi, events, functional)
+    if method in FIXED:
+        if step is None:
+            raise ValueError(f"step: the method {method!r} needs one")
+        if dense:
+            raise ValueError(f"dense: the method {method!r} has no interpolant")
+        if run.events:
+            raise ValueError(f"events: the method {method!r} does not locate any")
+        compute, arguments = fixed, (validate.positive(step, "step"),)
+    else:
+        if step is not None:
+            raise ValueError(f"step: the method {method!r} chooses its own")
+        compute, arguments = adaptive, (rtol, atol, dense)
+    bar = tqdm(
+        total=100, disable=not progress, desc=f"flow of {mu.size} atoms, {method}",
+        bar_format="{desc}: {percentage:3.0f}% |{bar}| {elapsed} elapsed, {remaining} left",
+    )  # fmt: skip
+    # what is not finite is found and reported; LSODA's warnings repeat what the result says
+    with bar, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "lsoda", UserWarning)
+            store = Checkpoint(checkpoint, run.key(method, *arguments))
+            return compute(run, method, store, bar, *arguments)
+
+
+def check_start(mu, space) -> None:
+    """Refuse a start that is not a measure with real atoms in the space."""
+    validate.instance(mu, "mu", Measure)
+    if np.iscomplexobj(mu.atoms):
+        raise TypeError("mu: expected real atoms, got complex ones")
+    if getattr(space, "dim", mu.dim) != mu.dim:
+        raise ValueError(f"mu: expected atoms in R^{space.dim} for {space}, got R^{mu.dim}")
+    if escaped(mu.atoms):
+        raise ValueError(f"mu: expected atoms below {LARGEST:g}, got {np.abs(mu.atoms).max():g}")
+    contains = getattr(space, "contains", None)
+    outside = np.flatnonzero(~np.asarray(contains(mu.atoms))) if contains is not None else []
+    if len(outside):
+        raise ValueError(f"mu: expected atoms in {space}, atom {int(outside[0])} is outside")
+
+
+def escaped(x) -> bool:
+    """Whether an atom is too large for any computation with it, or not a number."""
+    return not float(np.abs(x).max()) <= LARGEST
+
+
+class _Run:
+    """The problem, what has been recorded, and the bookkeeping that both kinds of method share."""
+
+    COUNTERS = ("evaluations", "steps", "increase", "energy")
+
+    def __init__(self, field, mu, times, space, xi, events, functional):
+        if not callable(field):
+            raise TypeError(f"field: expected a callable field(x, mu), got {field!r}")
+        self.space = Euclidean() if space is None else validate.space(space)
+        check_start(mu, self.space)
+        if functional is not None and not callable(getattr(functional, "at", None)):
+            raise TypeError(f"functional: expected one with at(mu), got {functional!r}")
+        if not isinstance(events, Sequence) or not all(map(callable, events)):
+            raise TypeError(f"events: expected a sequence of callables, got {events!r}")
+        self.field, self.mu, self.functional = field, mu, functional
+        self.gradient = isinstance(field, _Descent)
+        self.times, self.profile = time_grid(times), as_profile(xi)
+        self.tau = self._clock()
+        self.events, self.found = tuple(events), [[] for _ in events]
+        self.evaluations = self.steps = 0
+        self.increase, self.energy = 0.0, None
+        self.records = []  # (atoms, value, speed) at the times reached
+        self._local, self._mark, self._eps = None, None, np.finfo(float).eps
+
+    def _clock(self) -> np.ndarray:
+        """Rescaled times, without decreases by rounding where the profile is nearly zero."""
+        self.profile(self.times)  # refuses negative rates, by name
+        tau = np.asarray(self.profile.tau(self.times))
+        slack = 1e-12 * max(1.0, abs(float(tau[-1])))
+        if not np.isfinite(tau).all() or (np.diff(tau) < -slack).any():
+            raise ValueError(f"xi: expected a finite, increasing clock, got tau = {tau}")
+        return np.maximum.accumulate(tau)
+
+    def key(self, *arguments) -> str:
+        """Which run this is: the field is recognised by the velocities at the start."""
+        try:
+            v = self.velocity(self.mu.atoms)
+        except Escaped:
+            raise ValueError("field: expected finite velocities at the start") from None
+        self.evaluations = 0
+        return fingerprint(
+            self.mu.atoms, self.mu.weights, self.times, np.round(self.tau, 9),
+            self.profile(self.times), len(self.events), self.functional is None, self.space,
+            probe(v), *arguments,
+        )  # fmt: skip
+
+    def project(self, y) -> np.ndarray:
+        """Nearest permitted atoms, shape (n, D)."""
+        x = np.reshape(y, self.mu.atoms.shape)
+        if isinstance(self.space, Euclidean):
+            return x
+        return self.space.retract(x, np.zeros_like(x))
+
+    def measure(self, y) -> Measure:
+        """The state as a measure."""
+        if escaped(y):
+            raise Escaped
+        return Measure(self.project(y), self.mu.weights)
+
+    def velocity(self, y) -> np.ndarray:
+        """Velocity in rescaled time, shape (n, D)."""
+        mu = self.measure(y)
+        self.evaluations += 1
+        if self.gradient:
+            local = self.functional.at(mu)
+            v = -local.gradient(mu.atoms)
+            self._local = (mu, local)
+        else:
+            v = np.asarray(self.field(mu.atoms, mu))
+        if v.dtype.kind not in "iuf":
+            raise TypeError(f"field: expected real velocities, got dtype {v.dtype}")
+        if v.shape != mu.atoms.shape:
+            raise ValueError(f"field: expected velocities {mu.atoms.shape}, got {v.shape}")
+        v = self.space.tangent(mu.atoms, v)
+        if not np.isfinite(v).all():
+            raise Escaped
+        return v
+
+    def value(self, mu) -> float:
+        """The functional; at the state of the last evaluation it is known already."""
+        if self.functional is None:
+            return np.nan
+        known = self._local
+        if known is not None and np.array_equal(known[0].atoms, mu.atoms):
+            value = known[1].value
+        else:
+            value = self.functional.at(mu).value
+        self._eps = np.finfo((np.asarray(value) * 1.0).dtype).eps
+        return float(value)
+
+    def monitor(self, y, allowed: float) -> None:
+        """Compare the functional with its value one step ago."""
+        if not self.gradient:
+            return
+        energy = self.value(self.measure(y))
+        if self.energy is not None:
+            rounding = 64 * float(self._eps) * max(1.0, abs(energy))
+            self.increase = max(self.increase, energy - self.energy - allowed - rounding)
+        self.energy = energy
+
+    def allowed(self, y, rtol, atol) -> float:
+        """How much the value may rise by the error of a step: |<gradient, error>|, Cauchy-Schwarz.
+
+        The solver keeps the root mean square of error / (atol + rtol |y|) below one.
+        """
+        if not self.gradient:
+            return 0.0
+        mu, local = self._local
+        slope = mu.weights[:, None] * local.gradient(mu.atoms)
+        return float(np.linalg.norm(slope) * (atol + rtol * np.abs(y).max()) * np.sqrt(y.size))
+
+    def record(self, y) -> None:
+        """Store the state at the next requested time."""
+        mu = self.measure(y)
+        v = self.velocity(y)
+        self.evaluations -= 1  # not one of the integrator's
+        speed = float(mu.weights @ (v * v).sum(axis=1))
+        self.records.append((mu.atoms, self.value(mu), speed))
+
+    def mark(self, arrays: dict, where: dict) -> None:
+        """Remember a state from which all that follows can be computed again."""
+        plain = {name: getattr(self, name) for name in self.COUNTERS}
+        plain["found"] = [list(times) for times in self.found]
+        self._mark = arrays, len(self.records), {**plain, **where}
+
+    def save(self, checkpoint) -> None:
+        """Save the last mark: what came after it is done again."""
+        arrays, n, plain = self._mark
+        columns = zip(("states", "values", "speeds"), self._columns(n), strict=True)
+        checkpoint.save({**arrays, **dict(columns)}, plain)
+
+    def restore(self, saved: dict) -> None:
+        """Continue from a checkpoint."""
+        self.records = list(zip(saved["states"], saved["values"], saved["speeds"], strict=True))
+        for name in (*self.COUNTERS, "found"):
+            setattr(self, name, saved[name])
+
+    def _columns(self, n):
+        return [np.array([record[i] for record in self.records[:n]]) for i in range(3)]
+
+    def result(self, method, reason="", stopped=None, dense=None) -> Trajectory:
+        """The trajectory; ``stopped`` is the time of a terminal event."""
+        n = len(self.records)
+        t, tau = self.times[:n], self.tau[:n]
+        if stopped is not None:
+            t = np.append(t[: n - 1], stopped)
+            tau = np.append(tau[: n - 1], self.profile.tau(stopped))
+        self._local = None  # the interpolant keeps this object, not what F remembers
+        return Trajectory(
+            t, tau, *self._columns(n)[:1], self.mu.weights, *self._columns(n)[1:],
+            completed=not reason or stopped is not None,
+            reason=reason or f"reached t = {t[-1]:g}", method=method, steps=self.steps,
+            evaluations=self.evaluations, increase=self.increase,
+            events=tuple(np.array(e) for e in self.found), _dense=dense,
+        )  # fmt: skip

@@ -1,0 +1,214 @@
+r"""How the engine advances: steps of fixed length, SciPy's adaptive solvers, located events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy import integrate
+from scipy.optimize import brentq
+
+from .grid import step_numbers
+from .trajectory import Trajectory
+
+EXPLICIT = ("RK23", "RK45", "DOP853")
+ADAPTIVE = {name: getattr(integrate, name) for name in (*EXPLICIT, "Radau", "BDF", "LSODA")}
+FIXED = ("euler", "rk4")
+
+
+class Escaped(Exception):
+    """An atom or a velocity is not a finite number."""
+
+
+def fixed(run, method, checkpoint, bar, step) -> Trajectory:
+    """Euler or classical Runge-Kutta steps of equal length in time."""
+    numbers = step_numbers(run.times, step, "step")
+    y, n = run.mu.atoms, int(numbers[0])
+    saved = checkpoint.load()
+    if saved is not None:
+        run.restore(saved)
+        y, n = saved["y"], saved["n"]
+    total = max(1, int(numbers[-1] - numbers[0]))
+    reason = ""
+    run.mark({"y": y}, {"n": n})
+    try:
+        while len(run.records) < len(numbers):
+            if n == numbers[len(run.records)]:
+                run.record(y)
+                continue
+            y, n = _step(run, method, y, n * step, step), n + 1
+            run.steps += 1
+            run.mark({"y": y}, {"n": n})
+            bar.update(100 * (n - numbers[0]) / total - bar.n)
+            if checkpoint.due:
+                run.save(checkpoint)
+        run.monitor(y, 0.0)
+        run.mark({"y": y}, {"n": n})
+        run.save(checkpoint)
+    except KeyboardInterrupt:
+        run.save(checkpoint)
+        raise
+    except Escaped:
+        reason = f"left the range of floating-point numbers after t = {n * step:g}"
+    return run.result(method, reason)
+
+
+def _step(run, method, y, t, h) -> np.ndarray:
+    """One step of length h from the atoms y at time t."""
+    rate, v = 2 * run.profile(t), run.velocity(y)
+    run.monitor(y, 0.0)  # here, because the functional is known at y
+    if method == "euler":
+        step = h * rate * v
+    else:
+        middle, late = 2 * run.profile(t + h / 2), 2 * run.profile(t + h)
+        a = rate * v
+        b = middle * run.velocity(y + h / 2 * a)
+        c = middle * run.velocity(y + h / 2 * b)
+        d = late * run.velocity(y + h * c)
+        step = h / 6 * (a + 2 * b + 2 * c + d)
+    moved = run.space.retract(y, step)
+    run.measure(moved)  # raises Escaped
+    return moved
+
+
+def adaptive(run, method, checkpoint, bar, rtol, atol, dense) -> Trajectory:
+    """SciPy's solvers in rescaled time, one step at a time."""
+    start, end = float(run.tau[0]), float(run.tau[-1])
+    arrays, tau, h = {"y": run.mu.atoms.ravel()}, start, None
+    saved = checkpoint.load()
+    if saved is not None:
+        run.restore(saved)
+        arrays, tau, h = {k: saved[k] for k in "yf" if k in saved}, saved["now"], saved["h"]
+    pieces, reason, stopped, solver = [], "", None, None
+    run.mark(arrays, {"now": tau, "h": h})
+
+    def due(tau):
+        return len(run.records) < len(run.tau) and run.tau[len(run.records)] <= tau
+
+    try:
+        while due(tau):  # the start, and times at which a profile of zero has not moved the clock
+            run.record(arrays["y"])
+        if len(run.records) < len(run.tau):
+            run.monitor(arrays["y"], 0.0)
+            previous = [e(_time(run, tau), run.measure(arrays["y"])) for e in run.events]
+            solver = _solver(run, method, arrays, tau, h, rtol, atol)
+        while solver is not None and solver.status == "running":
+            message = solver.step()
+            if solver.status == "running" and solver.step_size < 10 * np.spacing(solver.t):
+                solver.status, message = "failed", solver.TOO_SMALL_STEP  # LSODA would go on
+            if solver.status == "failed":
+                reason = f"the solver failed at t = {_time(run, solver.t):g}: {message}"
+                break
+            run.steps += 1
+            inner = solver.dense_output() if dense or run.events or due(solver.t) else None
+            solver.y = run.project(solver.y).ravel()
+            run.monitor(solver.y, run.allowed(solver.y, rtol, atol))
+            stop = None
+            if run.events:
+                previous, stop = _locate(run, solver, inner, previous)
+            last = solver.t if stop is None else stop
+            while due(last):
+                at = run.tau[len(run.records)]
+                run.record(solver.y if at == solver.t else inner(at))
+            if dense:
+                pieces.append((last, inner))
+            if stop is not None:
+                stopped, reason = _time(run, stop), "a terminal event"
+                reached = run.times[len(run.records) - 1]
+                if reached < stopped:
+                    run.record(inner(stop))
+                stopped = max(reached, stopped)
+                break
+            arrays, h = _state(solver, method)
+            run.mark(arrays, {"now": float(solver.t), "h": h})
+            bar.update(100 * (solver.t - start) / (end - start) - bar.n)
+            if checkpoint.due:
+                run.save(checkpoint)
+        if not reason:
+            run.save(checkpoint)
+    except KeyboardInterrupt:
+        run.save(checkpoint)
+        raise
+    except Escaped:
+        at = tau if solver is None else solver.t
+        reason = f"left the range of floating-point numbers after t = {_time(run, at):g}"
+    return run.result(method, reason, stopped, _interpolant(run, pieces) if dense else None)
+
+
+def _solver(run, method, arrays, tau, h, rtol, atol):
+    """A solver at the start, or where a checkpoint was saved."""
+    end, counted = float(run.tau[-1]), run.evaluations
+    # a step saved near a bound may be longer than what is left
+    first = {} if h is None else {"first_step": min(h, end - tau)}
+    solver = ADAPTIVE[method](
+        lambda _, y: run.velocity(y).ravel(), tau, arrays["y"], end, rtol=rtol, atol=atol, **first
+    )
+    if "f" in arrays:  # so that an explicit method goes on with the same bits
+        solver.h_abs, solver.f = h, arrays["f"]
+        run.evaluations = counted
+    return solver
+
+
+def _state(solver, method):
+    """What a checkpoint needs of a solver: arrays, and the step it would try next."""
+    if method in EXPLICIT:
+        return {"y": solver.y, "f": solver.f}, float(solver.h_abs)
+    # LSODA keeps its next step inside, and its state in place
+    h = getattr(solver, "h_abs", solver.step_size)
+    return {"y": solver.y.copy()}, float(h)
+
+
+def _time(run, tau: float) -> float:
+    """A time at which the clock shows ``tau``; where it stands still, the first one recorded."""
+    i = int(np.searchsorted(run.tau, tau))
+    if i == 0 or i == len(run.tau) or run.tau[i] == tau:
+        return float(run.times[min(i, len(run.tau) - 1)])
+
+    def height(t):
+        return run.profile.tau(t) - tau
+
+    a, b = run.times[i - 1], run.times[i]
+    if not height(a) < 0 < height(b):  # by rounding
+        return float(b)
+    return float(brentq(height, a, b, xtol=1e-13, rtol=1e-13))
+
+
+def _locate(run, solver, inner, previous):
+    """Zeros of the events in the last step; the rescaled time of the first terminal one."""
+    now = [event(_time(run, solver.t), run.measure(solver.y)) for event in run.events]
+    hits = []
+    for i, (event, a, b) in enumerate(zip(run.events, previous, now, strict=True)):
+        direction = getattr(event, "direction", 0)
+        if not (a < 0 <= b or b <= 0 < a) or direction * (b - a) < 0:
+            continue
+
+        def height(tau, event=event):
+            return event(_time(run, tau), run.measure(inner(tau)))
+
+        # the interpolant may miss a zero that lies exactly at an end
+        sides = height(solver.t_old), height(solver.t)
+        if sides[0] * sides[1] <= 0:
+            hits.append((float(brentq(height, solver.t_old, solver.t, xtol=1e-13)), i))
+        else:
+            hits.append((float(solver.t), i))
+    stop = None
+    for tau, i in sorted(hits):
+        run.found[i].append(_time(run, tau))
+        if getattr(run.events[i], "terminal", False):
+            stop = tau
+            break
+    return now, stop
+
+
+def _interpolant(run, pieces) -> Callable:
+    """One function of time from the interpolants of all steps."""
+    ends = np.array([tau for tau, _ in pieces])
+    first = run.mu.atoms
+
+    def at(t):
+        if not pieces:
+            return first
+        tau = run.profile.tau(t)
+        return run.project(pieces[min(np.searchsorted(ends, tau), len(pieces) - 1)][1](tau))
+
+    return at

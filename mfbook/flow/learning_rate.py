@@ -1,0 +1,298 @@
+r"""Learning-rate profiles :math:`\xi(t)` and their clock :math:`\tau(t)=\int_0^t2\xi`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.integrate import quad
+
+from .. import _validate as validate
+
+__all__ = [
+    "LearningRate",
+    "ProfileCheck",
+    "check_profile",
+    "constant",
+    "custom",
+    "polynomial_decay",
+    "warmup_cosine",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class LearningRate:
+    r"""A profile :math:`\xi:[0,\infty)\to[0,\infty)` with its clock :math:`\tau(t)=\int_0^t2\xi`.
+
+    Made by :func:`constant`, :func:`polynomial_decay`, :func:`warmup_cosine` and :func:`custom`.
+
+    Attributes
+    ----------
+    name : str
+    profile : callable
+        :math:`\xi`, from an array of times to an array.
+    clock : callable or None
+        :math:`\tau` in closed form; where there is none it is computed by quadrature.
+    breaks : tuple of float
+        Times at which the profile is not smooth, for the quadrature.
+    diverges : bool or None
+        Whether :math:`\int_0^\infty\xi=\infty`; None where it is not known.
+
+    Examples
+    --------
+    >>> xi = constant(0.5)
+    >>> xi(3.0), xi.tau(3.0)
+    (0.5, 3.0)
+    """
+
+    name: str
+    profile: Callable
+    clock: Callable | None = None
+    breaks: tuple[float, ...] = ()
+    diverges: bool | None = None
+    _known: dict = field(default_factory=dict, repr=False)
+
+    def __call__(self, t):
+        r"""Value :math:`\xi(t)`; raises ValueError where it is negative or not finite."""
+        t = _times(t)
+        with np.errstate(all="ignore"):
+            value = np.asarray(self.profile(t))
+        if value.shape not in ((), t.shape):
+            raise ValueError(f"xi: expected shape {t.shape}, got {value.shape} ({self.name})")
+        value = np.broadcast_to(value, t.shape)
+        if value.dtype.kind not in "biuf":
+            raise TypeError(f"xi: expected real numbers, got dtype {value.dtype}")
+        bad = ~(np.isfinite(value) & (value >= 0))
+        if bad.any():
+            i = tuple(np.argwhere(bad)[0])
+            raise ValueError(
+                f"xi: expected finite numbers >= 0, got {value[i]} at time {t[i]} ({self.name})"
+            )
+        value = value.astype(float)
+        return value if value.ndim else float(value)
+
+    def tau(self, t):
+        r"""Rescaled time :math:`\tau(t)=\int_0^t2\xi`."""
+        t = _times(t)
+        if self.clock is not None:
+            value = np.asarray(self.clock(t), dtype=float)
+            return value if value.ndim else float(value)
+        flat = [self._quadrature(float(s)) for s in t.ravel()]
+        return np.reshape(flat, t.shape) if t.ndim else flat[0]
+
+    def _quadrature(self, t: float) -> float:
+        """Integral from the largest smaller time that is known already."""
+        start = max((s for s in self._known if s <= t), default=0.0)
+        total = self._known.get(start, 0.0)
+        edges = [start, *(b for b in self.breaks if start < b < t), t]
+        for a, b in zip(edges, edges[1:], strict=False):
+            if b > a:
+                total += quad(lambda s: 2 * self(s), a, b, epsabs=1e-13, epsrel=1e-12, limit=200)[0]
+        self._known[t] = total
+        return total
+
+
+def _times(t) -> np.ndarray:
+    t = np.asarray(t)
+    if t.dtype.kind not in "iuf":
+        raise TypeError(f"t: expected real numbers, got dtype {t.dtype}")
+    t = t.astype(float)
+    if not (np.isfinite(t) & (t >= 0)).all():
+        raise ValueError(f"t: expected finite times >= 0, got {t}")
+    return t
+
+
+def constant(value: float = 0.5) -> LearningRate:
+    r"""Profile :math:`\xi(t)=c`; at the default 1/2 rescaled time is time.
+
+    Parameters
+    ----------
+    value : float
+        Positive.
+
+    Examples
+    --------
+    >>> constant(2.0).tau(1.5)
+    6.0
+    """
+    c = validate.positive(value, "value")
+    return LearningRate(
+        f"constant {c:g}", lambda t: np.full_like(t, c), lambda t: 2 * c * t, diverges=True
+    )
+
+
+def polynomial_decay(start: float, scale: float, power: float) -> LearningRate:
+    r"""Profile :math:`\xi(t)=a\,(1+t/s)^{-p}`; its integral diverges iff :math:`p\le1`.
+
+    Parameters
+    ----------
+    start, scale, power : float
+        a and s positive, p at least 0.
+
+    Examples
+    --------
+    >>> round(polynomial_decay(0.5, 1.0, 1.0).tau(np.e - 1), 12)
+    1.0
+    """
+    a, s = validate.positive(start, "start"), validate.positive(scale, "scale")
+    p = validate.positive(power, "power", allow_zero=True)
+
+    def clock(t):
+        log = np.log1p(t / s)
+        # (e^{(1-p) log} - 1)/(1-p), which tends to log as p tends to 1
+        return 2 * a * s * (log if p == 1 else np.expm1((1 - p) * log) / (1 - p))
+
+    return LearningRate(
+        f"{a:g} (1 + t/{s:g})^-{p:g}", lambda t: a * (1 + t / s) ** -p, clock, diverges=p <= 1
+    )
+
+
+def warmup_cosine(peak: float, warmup: float, end: float, floor: float) -> LearningRate:
+    r"""Linear rise to a peak, half a cosine down to a floor, constant afterwards.
+
+    :math:`\xi` rises from 0 to ``peak`` on [0, ``warmup``], falls as
+    :math:`f+\frac{p-f}2(1+\cos\pi\frac{t-w}{e-w})` to ``floor`` at ``end`` and stays there. With
+    floor 0 the clock stops and Assumption 3.1 fails.
+
+    Parameters
+    ----------
+    peak, warmup, end, floor : float
+        ``peak`` positive, 0 <= ``warmup`` < ``end``, 0 <= ``floor`` <= ``peak``.
+
+    Examples
+    --------
+    >>> xi = warmup_cosine(1.0, warmup=1.0, end=3.0, floor=0.0)
+    >>> xi(0.5), xi.tau(3.0), xi.diverges
+    (0.5, 3.0, False)
+    """
+    p, e = validate.positive(peak, "peak"), validate.positive(end, "end")
+    w = validate.positive(warmup, "warmup", allow_zero=True)
+    f = validate.positive(floor, "floor", allow_zero=True)
+    if w >= e:
+        raise ValueError(f"end: expected a time after the warm-up ({w}), got {e}")
+    if f > p:
+        raise ValueError(f"floor: expected at most the peak {p}, got {f}")
+    mean, half, width = (p + f) / 2, (p - f) / 2, e - w
+
+    def profile(t):
+        falling = mean + half * np.cos(np.pi * np.clip((t - w) / width, 0, 1))
+        return np.where(t < w, p * t / (w or 1), falling)
+
+    def clock(t):
+        rise, s = np.minimum(t, w), np.clip(t - w, 0, width)
+        fall = mean * s + half * width / np.pi * np.sin(np.pi * s / width)
+        return (p * rise**2 / w if w else 0) + 2 * (fall + f * np.maximum(t - e, 0))
+
+    return LearningRate(
+        f"warm-up {w:g}, cosine {p:g} to {f:g} at {e:g}", profile, clock, (w, e), diverges=f > 0
+    )
+
+
+def custom(function, *, clock=None, breaks=(), name: str = "custom") -> LearningRate:
+    r"""Profile of your own.
+
+    Parameters
+    ----------
+    function : callable
+        :math:`\xi`, from an array of times to an array of the same shape (or one number).
+    clock : callable, optional
+        :math:`\tau(t)=\int_0^t2\xi` in closed form. Default: quadrature.
+    breaks : sequence of float
+        Times of jumps and kinks, for the quadrature.
+    name : str
+
+    Raises
+    ------
+    TypeError
+        If ``function`` or ``clock`` cannot be called.
+
+    Examples
+    --------
+    >>> round(custom(lambda t: 0.5 + 0 * t).tau(2.0), 12)
+    2.0
+    """
+    for label, f in (("function", function), ("clock", clock)):
+        if f is not None and not callable(f) or (f is None and label == "function"):
+            raise TypeError(f"{label}: expected a callable, got {f!r}")
+    breaks = tuple(sorted(validate.positive(b, "breaks", allow_zero=True) for b in breaks))
+    return LearningRate(validate.instance(name, "name", str), function, clock, breaks)
+
+
+def as_profile(xi) -> LearningRate:
+    """``None`` means rescaled time, a callable becomes a profile."""
+    if xi is None:
+        return constant(0.5)
+    if isinstance(xi, LearningRate):
+        return xi
+    if callable(xi):
+        return custom(xi)
+    raise TypeError(f"xi: expected a LearningRate, a callable or None, got {xi!r}")
+
+
+@dataclass(frozen=True)
+class ProfileCheck:
+    """What was found about a profile on [0, t_end].
+
+    Attributes
+    ----------
+    largest, least : float
+        Of the sampled values.
+    slope : float
+        Largest difference quotient of neighbouring samples: a lower bound on the Lipschitz
+        constant, which grows with the number of samples where the profile jumps.
+    tau : float
+        Rescaled time at ``t_end``.
+    clock_error : float
+        The clock in closed form against quadrature (0 where there is no closed form).
+    diverges : bool or None
+        Whether the integral is infinite, where the profile knows.
+    """
+
+    largest: float
+    least: float
+    slope: float
+    tau: float
+    clock_error: float
+    diverges: bool | None
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing contradicts Assumption 3.1; a finite sample cannot prove it."""
+        return self.diverges is not False and self.clock_error <= 1e-8 * max(1.0, self.tau)
+
+
+def check_profile(xi, t_end: float, samples: int = 4097) -> ProfileCheck:
+    r"""Check Assumption 3.1 on a horizon: bounded, Lipschitz, not negative, :math:`\int\xi=\infty`.
+
+    Parameters
+    ----------
+    xi : LearningRate or callable
+    t_end : float
+        Horizon, positive.
+    samples : int
+        Number of equally spaced times, at least 2.
+
+    Raises
+    ------
+    ValueError
+        If a sampled value is negative or not finite.
+
+    Examples
+    --------
+    >>> check_profile(polynomial_decay(0.5, 1.0, 2.0), t_end=10.0).holds
+    False
+    """
+    xi, t_end = as_profile(xi), validate.positive(t_end, "t_end")
+    t = np.linspace(0, t_end, validate.count(samples, "samples", least=2))
+    values = xi(t)
+    tau = xi.tau(t_end)
+    by_quadrature = custom(xi.profile, breaks=xi.breaks).tau(t_end)
+    return ProfileCheck(
+        float(values.max()),
+        float(values.min()),
+        float(np.abs(np.diff(values) / np.diff(t)).max()),
+        tau,
+        abs(tau - by_quadrature),
+        xi.diverges,
+    )

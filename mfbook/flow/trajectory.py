@@ -1,0 +1,141 @@
+"""What a flow returns: states at the requested times, and how the computation went."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+import numpy as np
+
+from .. import _validate as validate
+from ..measure import Measure
+from .checkpoint import read
+
+__all__ = ["Trajectory"]
+
+ARRAYS = ("t", "tau", "atoms", "weights", "value", "dissipation")
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    r"""A curve of measures with fixed weights, at the times that were asked for.
+
+    Attributes
+    ----------
+    t : array, shape (n_t,)
+        Times reached; fewer than asked for if the computation stopped early.
+    tau : array, shape (n_t,)
+        Rescaled times :math:`\int_0^t2\xi`.
+    atoms : array, shape (n_t, n, D)
+    weights : array, shape (n,)
+    value : array, shape (n_t,)
+        The functional along the curve; NaN for a field without one.
+    dissipation : array, shape (n_t,)
+        :math:`\int\|v\|^2d\mu_t` of the velocity in rescaled time; for a gradient flow
+        :math:`\int\|\nabla\delta F\|^2d\mu_t`.
+    completed : bool
+        Whether the last requested time (or a terminal event) was reached.
+    reason : str
+        Why the computation stopped.
+    steps, evaluations : int
+        Steps taken, and evaluations of the field.
+    increase : float
+        The largest increase of the functional in one step beyond what the integrator's tolerance
+        explains; 0 for a gradient flow that is computed as it should be.
+    events : tuple of arrays
+        Times at which each event function vanished.
+    """
+
+    t: np.ndarray
+    tau: np.ndarray
+    atoms: np.ndarray
+    weights: np.ndarray
+    value: np.ndarray
+    dissipation: np.ndarray
+    completed: bool
+    reason: str
+    method: str
+    steps: int
+    evaluations: int
+    increase: float = 0.0
+    events: tuple = ()
+    _dense: Callable | None = field(default=None, repr=False)
+
+    def __post_init__(self):
+        for name in ARRAYS:
+            object.__setattr__(self, name, validate.frozen(getattr(self, name)))
+
+    def __repr__(self) -> str:
+        n_t, n, D = self.atoms.shape
+        state = "" if self.completed else f", stopped: {self.reason}"
+        rises = f", increases by up to {self.increase:.2g}" if self.increase > 0 else ""
+        return (
+            f"Trajectory({n} atoms in R^{D} at {n_t} times up to t = {self.t[-1]:g}, "
+            f"{self.method}, {self.evaluations} evaluations{rises}{state})"
+        )
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    def measure(self, i: int) -> Measure:
+        """The state at ``t[i]``."""
+        return Measure(self.atoms[i], self.weights)
+
+    @property
+    def end(self) -> Measure:
+        """The last state."""
+        return self.measure(-1)
+
+    def at(self, t: float) -> Measure:
+        """State at any time of the interval, from the integrator's interpolant.
+
+        Raises
+        ------
+        ValueError
+            If the flow was not computed with ``dense=True``, or ``t`` is outside.
+        """
+        if self._dense is None:
+            raise ValueError("t: this trajectory has no interpolant; compute it with dense=True")
+        t = validate.positive(t, "t", allow_zero=True)
+        if not self.t[0] <= t <= self.t[-1]:
+            raise ValueError(f"t: expected a time in [{self.t[0]}, {self.t[-1]}], got {t}")
+        return Measure(self._dense(t), self.weights)
+
+    def integrate(self, f) -> np.ndarray:
+        r"""Integrals :math:`\int f\,d\mu_t` along the curve, shape (n_t, ...).
+
+        ``f`` takes atoms (n, D) and returns one number or array for each.
+        """
+        return np.array([mu.integrate(f(mu.atoms)) for mu in map(self.measure, range(len(self)))])
+
+    def save(self, path) -> None:
+        """Write everything except the interpolant to one ``.npz`` file."""
+        plain = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.name not in (*ARRAYS, "events", "_dense")
+        }
+        plain["events"] = [list(map(float, e)) for e in self.events]
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        with open(path, "wb") as file:
+            np.savez_compressed(file, about=json.dumps(plain), **arrays)
+
+    @staticmethod
+    def load(path) -> Trajectory:
+        """Read what :meth:`save` wrote.
+
+        Raises
+        ------
+        FileNotFoundError, ValueError
+            If there is no such file, or it is not a trajectory.
+        """
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"path: expected a trajectory, found no file at '{path}'")
+        data = read(path, "path")
+        about = data.pop("about")
+        if set(data) != set(ARRAYS) or "completed" not in about:
+            raise ValueError(f"path: expected a saved trajectory, got '{path}'")
+        about["events"] = tuple(np.array(e) for e in about["events"])
+        return Trajectory(**data, **about)
