@@ -1,0 +1,130 @@
+"""Sweeps: order, cache, interruption, a cluster; the hash of the code."""
+
+import ast
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+
+from mfbook import sweep as module
+from mfbook.sweep import code_hash, grid, sweep
+
+
+def draw(seed, folder, scale=1.0):
+    """A row that leaves a trace of having been computed, and stops in the middle of a sweep."""
+    if (Path(folder) / f"stop-{seed}").exists():
+        raise KeyboardInterrupt
+    with open(Path(folder) / "calls", "a") as file:
+        file.write(f"{seed}\n")
+    return scale * np.random.default_rng(seed).normal(size=3)
+
+
+def calls(folder):
+    file = Path(folder) / "calls"
+    return file.read_text().split() if file.exists() else []
+
+
+def test_grid_runs_through_the_last_axis_fastest():
+    assert grid(a=[1, 2], b="xy") == [
+        {"a": 1, "b": "x"}, {"a": 1, "b": "y"}, {"a": 2, "b": "x"}, {"a": 2, "b": "y"},
+    ]  # fmt: skip
+    assert grid() == [{}]
+
+
+def test_results_come_in_the_order_of_the_cells(tmp_path):
+    cells = grid(seed=[3, 1, 2], folder=[str(tmp_path)])
+    got = sweep(draw, cells, progress=False)
+    expected = [np.random.default_rng(s).normal(size=3) for s in (3, 1, 2)]
+    assert np.array_equal(got, expected)
+
+
+def test_finished_cells_are_not_computed_again(tmp_path):
+    cache, cells = tmp_path / "cache", grid(seed=range(4), folder=[str(tmp_path)])
+    first = sweep(draw, cells[:2], cache=cache, progress=False)
+    again = sweep(draw, cells, cache=cache, progress=False)
+    assert sorted(calls(tmp_path)) == ["0", "1", "2", "3"]
+    assert np.array_equal(first, again[:2])
+    sweep(draw, [{**c, "scale": 2.0} for c in cells], cache=cache, progress=False)
+    assert len(calls(tmp_path)) == 8
+
+
+def test_an_interrupted_sweep_keeps_what_is_done_and_goes_on(tmp_path):
+    cache, cells = tmp_path / "cache", grid(seed=range(5), folder=[str(tmp_path)])
+    (tmp_path / "stop-3").touch()
+    with pytest.raises(KeyboardInterrupt):
+        sweep(draw, cells, cache=cache, progress=False)
+    assert calls(tmp_path) == ["0", "1", "2"]
+    (tmp_path / "stop-3").unlink()
+    got = sweep(draw, cells, cache=cache, progress=False)
+    assert calls(tmp_path) == ["0", "1", "2", "3", "4"]
+    assert np.array_equal(got, sweep(draw, cells, progress=False))
+
+
+def test_progress_names_the_sweep_and_what_is_known(tmp_path, capfd):
+    cells = grid(seed=range(3), folder=[str(tmp_path)])
+    sweep(draw, cells[:2], cache=tmp_path / "cache", progress=False)
+    capfd.readouterr()
+    sweep(draw, cells, cache=tmp_path / "cache")
+    assert "draw: 3 cells, 2 of them known" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_cluster_gives_the_same_numbers():
+    """Rows of the experiment of Chapter 5: one process, two processes, a local Dask cluster."""
+    distributed = pytest.importorskip("distributed")
+    from mfbook.experiments.propagation import descent_row
+
+    cells = grid(M=[16], epsilon=[0.25, 0.125], seed=range(3))
+    alone = sweep(descent_row, cells, progress=False)
+    assert np.array_equal(alone, sweep(descent_row, cells, n_jobs=2, progress=False))
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster),
+        joblib.parallel_config(backend="dask"),
+    ):
+        there = sweep(descent_row, cells, progress=False)
+    assert np.array_equal(alone, there)
+
+
+@pytest.mark.parametrize(
+    "arguments, options, error, name",
+    [
+        (("draw", [{"seed": 1}]), {}, TypeError, "function"),
+        ((draw, []), {}, ValueError, "cells"),
+        ((draw, [{}]), {}, ValueError, r"cells\[0\]"),
+        ((draw, [{"seed": 1}, 3]), {}, TypeError, r"cells\[1\]"),
+        ((draw, [{1: 2}]), {}, TypeError, r"cells\[0\]"),
+        ((draw, [{"seed": 1}]), {"n_jobs": 0}, ValueError, "n_jobs"),
+        ((draw, [{"seed": 1}]), {"n_jobs": 1.5}, TypeError, "n_jobs"),
+        ((draw, [{"seed": 1}]), {"cache": 3}, TypeError, "cache"),
+    ],
+)
+def test_bad_input_is_named(arguments, options, error, name):
+    with pytest.raises(error, match=name):
+        sweep(*arguments, **options)
+
+
+def test_hash_ignores_words_and_sees_code(tmp_path, monkeypatch):
+    source = '"""Words."""\n\n\ndef f(x):\n    """More words."""\n    return x + 1  # why\n'
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "sweep.py"))
+
+    def after(text):
+        (tmp_path / "part.py").write_text(text)
+        return code_hash("part")
+
+    assert ast.parse(source)
+    same = after(source)
+    assert same == after(source.replace("More words", "Other words").replace("# why", "# for"))
+    assert same != after(source.replace("x + 1", "x + 2"))
+    with pytest.raises(ValueError, match="modules"):
+        code_hash("nothing")
+
+
+def test_hash_covers_subpackages():
+    assert code_hash("flow") != code_hash("measure")
+    assert code_hash("flow", "measure") != code_hash("measure", "flow")
