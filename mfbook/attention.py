@@ -398,12 +398,23 @@ class AttentionRisk(Functional):
             Number of sequences, at least 1.
         """
         rng, n = validate.generator(rng), validate.count(n, "n")
-        index = rng.integers(len(self.X), size=n)
-        # the label is the first word at which the cumulative probability passes a uniform draw
-        passed = self.Y[index].cumsum(axis=-1) > rng.random((n, self.Y.shape[1], 1))
-        passed[..., -1] = True
-        labels = np.eye(self.Y.shape[-1])[passed.argmax(axis=-1)]
+        index, uniform = self.draw(rng, n)
+        labels = self.labels(index, uniform)
         return AttentionRisk(self.X[index], labels, self.W_U, self.shape, self.space, self.dtype)
+
+    def draw(self, rng, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Random numbers of one sample: indices of n sequences, and a uniform number per label."""
+        return rng.integers(len(self.X), size=n), rng.random((n, self.Y.shape[1], 1))
+
+    def labels(self, index, uniform) -> np.ndarray:
+        """One-hot labels (..., T, V) of sequences ``index`` (...), drawn from their soft labels.
+
+        The label is the first word at which the cumulative probability passes ``uniform``, shape
+        (..., T, 1).
+        """
+        passed = self.Y[index].cumsum(axis=-1) > uniform
+        passed[..., -1] = True
+        return np.eye(self.Y.shape[-1])[passed.argmax(axis=-1)]
 
 
 @dataclass(frozen=True, eq=False)

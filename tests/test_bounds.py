@@ -12,7 +12,7 @@ import pytest
 from autograd import grad, jacobian
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import Program
+from reference import Program, make
 from scipy.optimize import minimize
 
 from mfbook import bounds
@@ -570,3 +570,74 @@ HEADS = np.zeros((2, SMALL.size))
 def test_bad_arguments_are_named(call, error, name):
     with pytest.raises(error, match=rf"^{name}: expected"):
         call()
+
+
+# ---------------------------------------------------------------- propagation of chaos
+
+
+def test_rate_is_the_formula_of_the_theorem():
+    M, epsilon, delta, D, t_end = 100, 0.03, 0.05, 7, 2.0
+    N = 67  # the ceiling of 2 / 0.03
+    expected = (
+        epsilon
+        + np.sqrt(epsilon * (D + np.log(M * N / delta)))
+        + np.sqrt((1 + np.log(N / delta)) / M)
+    )
+    assert np.isclose(bounds.propagation_rate(M, epsilon, delta, D=D, t_end=t_end), expected)
+
+
+@pytest.mark.parametrize("name, factor", [("M", 4), ("epsilon", 0.25)])
+def test_rate_falls_with_heads_and_steps(name, factor):
+    arguments = {"M": 64, "epsilon": 0.01}
+    better = {**arguments, name: type(arguments[name])(factor * arguments[name])}
+    rate = lambda a: bounds.propagation_rate(**a, delta=0.1, D=32, t_end=8.0)  # noqa: E731
+    assert rate(better) < rate(arguments)
+
+
+def test_mean_square_bound_from_its_parts():
+    R_X, R_U, r, k, M, epsilon, tau = 0.9, 1.3, 1.1, 2, 50, 0.01, 3.0
+    b, drift = bounds.feature_bounds(R_X, R_U, r, k), bounds.drift_lipschitz(R_X, R_U, r, k)
+    got = bounds.propagation_bound(R_X, R_U, r, k, M=M, epsilon=epsilon, tau=tau)
+    assert np.isclose(got.exponent, np.sqrt(2) * b.H * tau)
+    assert np.isclose(got.paper_exponent, (np.sqrt(2) * b.H + b.L**2 / 2) * tau)
+    assert np.isclose(got.sampling, b.L * b.B * tau / (2 * np.sqrt(M)))
+    assert np.isclose(got.noise, np.sqrt(2) * b.L * np.sqrt(epsilon * tau))
+    total = drift.head + drift.measure
+    assert np.isclose(got.euler, b.L / np.sqrt(2) * total * epsilon * tau)
+    whole = np.exp(got.exponent) * (got.sampling + got.noise + got.euler)
+    assert np.isclose(got.log10, np.log10(whole))
+
+
+def test_mean_square_bound_holds_for_a_small_problem():
+    """SGD on 8 heads against their characteristics, 100 runs."""
+    from mfbook.flow import gradient_flow, sgd
+
+    R, _ = make(seed=21, S=4, T=3)
+    law = Measure(0.2 * np.random.default_rng(22).normal(size=(60, R.shape.size)))
+    tau, epsilon, M = 0.25, 1 / 32, 8
+    solution = gradient_flow(R, law, [0, tau]).end.atoms
+    square = []
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        picks = rng.integers(60, size=M)
+        end = sgd(R, Measure(law.atoms[picks]), [0, tau], epsilon, rng).end.atoms
+        square.append(((end - solution[picks]) ** 2).sum(axis=1).mean())
+    R_X, R_U = bounds.data_radii(R.X, R.W_U)
+    r = max(np.linalg.norm(W, 2, (1, 2)).max() for W in R.shape.split(solution)) * 1.2
+    bound = bounds.propagation_bound(R_X, R_U, r, R.shape.k, M=M, epsilon=epsilon, tau=tau)
+    assert np.log10(np.sqrt(np.mean(square))) < bound.log10
+
+
+@pytest.mark.parametrize(
+    "change, name",
+    [({"M": 0}, "M"), ({"epsilon": 0.0}, "epsilon"), ({"delta": 1.0}, "delta"),
+     ({"delta": 0.0}, "delta"), ({"t_end": -1.0}, "t_end"), ({"D": 0}, "D")],
+)  # fmt: skip
+def test_rate_names_bad_input(change, name):
+    good = {"M": 10, "epsilon": 0.1, "delta": 0.1, "D": 3, "t_end": 1.0}
+    with pytest.raises(ValueError, match=name):
+        bounds.propagation_rate(**(good | change))
+    if name in ("M", "epsilon"):
+        good = {"M": 10, "epsilon": 0.1, "tau": 1.0}
+        with pytest.raises(ValueError, match=name):
+            bounds.propagation_bound(1.0, 1.0, 1.0, 1, **(good | change))

@@ -23,10 +23,13 @@ from mfbook.transport import (
     displacement,
     distance_to,
     dual_witness,
+    estimates,
+    lipschitz,
     optimal_plan,
     random_functions,
     saturated,
     sliced_w2,
+    solvers,
     wasserstein,
 )
 
@@ -275,7 +278,7 @@ def test_sliced_distance_by_hand(monkeypatch):
     assert found.distance == pytest.approx(math.sqrt(np.mean(squares)), rel=1e-12)
     error = np.std(squares, ddof=1) / math.sqrt(7) / (2 * found.distance)
     assert found.error == pytest.approx(error, rel=1e-12)
-    monkeypatch.setattr(transport, "BLOCK", 30)
+    monkeypatch.setattr(estimates, "BLOCK", 30)
     assert sliced_w2(mu, nu, 23, 7).distance == pytest.approx(found.distance, rel=1e-14)
 
 
@@ -364,7 +367,7 @@ def test_witness_in_blocks_and_with_atoms_of_no_weight(monkeypatch):
     f, x = dual_witness(mu, nu), cloud(32, 25, 2).atoms
     assert len(f.centres) == 3
     expected = f(x)
-    monkeypatch.setattr(transport, "BLOCK", 12)
+    monkeypatch.setattr(lipschitz, "BLOCK", 12)
     np.testing.assert_array_equal(f(x), expected)
     assert dual_witness(mu, mu).value == pytest.approx(0, abs=1e-15)
 
@@ -517,7 +520,7 @@ def test_problems_that_do_not_fit():
 
 
 def test_a_solver_that_stops_early_is_no_answer(monkeypatch):
-    monkeypatch.setattr(transport, "MAX_PIVOTS", 1)
+    monkeypatch.setattr(solvers, "MAX_PIVOTS", 1)
     for call in (wasserstein, dual_witness):
         with pytest.raises(RuntimeError, match="not solved: numItermax reached"):
             call(cloud(36, 20), cloud(37, 20))

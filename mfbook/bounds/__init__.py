@@ -27,6 +27,7 @@ from .features import (
     third_moment_constant,
 )
 from .loss import loss_lipschitz, loss_smoothness, softmax_lipschitz
+from .propagation import PropagationBound, propagation_bound, propagation_rate
 
 __all__ = [
     "loss_lipschitz",
@@ -51,4 +52,7 @@ __all__ = [
     "monte_carlo_rate",
     "sharp_rate",
     "variance_rate",
+    "PropagationBound",
+    "propagation_bound",
+    "propagation_rate",
 ]

@@ -6,6 +6,7 @@ as a PNG. Colours and line styles mean the same thing throughout the book: see `
 
 from .assumptions import curvature_shares, derivative_bounds, profile_runs
 from .charts import attention_maps, curves, rates, scatter
+from .dynamics import bound_cloud, grid_map, panels, particles
 from .frames import frames
 from .model import head_view, hessian_blocks, prediction_map, sensitivity, two_paths
 from .static import boosting_rounds, excess_distribution, excess_rates
@@ -17,6 +18,7 @@ __all__ = [
     "Role",
     "attention_maps",
     "boosting_rounds",
+    "bound_cloud",
     "curvature_shares",
     "curves",
     "derivative_bounds",
@@ -24,9 +26,12 @@ __all__ = [
     "excess_distribution",
     "excess_rates",
     "frames",
+    "grid_map",
     "head_view",
     "hessian_blocks",
     "new_figure",
+    "panels",
+    "particles",
     "prediction_map",
     "profile_runs",
     "rates",

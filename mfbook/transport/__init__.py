@@ -1,0 +1,38 @@
+r"""Distances between measures: optimal transport, its dual, and cheaper bounds on both sides.
+
+The theorems of the book bound :math:`W_1` and :math:`W_2`. Exact distances between n atoms cost
+up to :math:`O(n^3)`, so this package chooses the solver: sorting on the line, assignment for equal
+weights, the network simplex of POT otherwise. :func:`sliced_w2` and :func:`discrepancy` bound the
+distance from below, :func:`coupled_distance` from above, all three with linear memory.
+"""
+
+from .estimates import SlicedDistance, coupled_distance, sliced_w2
+from .lipschitz import (
+    TestFunction,
+    Witness,
+    direction,
+    discrepancy,
+    distance_to,
+    dual_witness,
+    random_functions,
+    saturated,
+)
+from .plans import Plan, displacement, optimal_plan, wasserstein
+
+__all__ = [
+    "Plan",
+    "SlicedDistance",
+    "TestFunction",
+    "Witness",
+    "coupled_distance",
+    "direction",
+    "discrepancy",
+    "displacement",
+    "distance_to",
+    "dual_witness",
+    "optimal_plan",
+    "random_functions",
+    "saturated",
+    "sliced_w2",
+    "wasserstein",
+]

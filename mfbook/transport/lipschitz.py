@@ -1,0 +1,237 @@
+"""Functions with Lipschitz constant 1: what they see of a distance, and the one that sees all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from .. import _validate as validate
+from ..measure import Measure
+from .solvers import BLOCK, check_pair, mean_length, scaled, simplex
+
+__all__ = [
+    "TestFunction",
+    "Witness",
+    "direction",
+    "discrepancy",
+    "distance_to",
+    "dual_witness",
+    "random_functions",
+    "saturated",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class TestFunction:
+    """A smooth or piecewise smooth function with Lipschitz constant 1, and its gradient.
+
+    Attributes
+    ----------
+    name : str
+        For tables and legends.
+    function, gradient : callable
+        Take points (n, D); return values (n,) and gradients (n, D).
+    """
+
+    __test__ = False  # pytest, this is no test
+
+    name: str
+    function: Callable = field(repr=False)
+    gradient: Callable = field(repr=False)
+
+    def __call__(self, x):
+        """Values at the points ``x``, shape (n,)."""
+        return self.function(x)
+
+
+def _unit(u):
+    u = validate.array(u, "u", ("D",)).astype(np.float64)
+    if not u.any():
+        raise ValueError("u: expected a direction, got zero")
+    u = u / np.abs(u).max()
+    return u / np.linalg.norm(u)
+
+
+def _points(x, dim: int):
+    return validate.array(x, "x", ("n", dim)).astype(np.float64)
+
+
+def direction(u, name: str | None = None) -> TestFunction:
+    r"""Linear test function :math:`x\mapsto\langle u,x\rangle/|u|`: it sees the mean.
+
+    The vector u, shape (D,), must not be zero.
+
+    Examples
+    --------
+    >>> direction([0.0, 2.0])([[5.0, 7.0]])
+    array([7.])
+    """
+    u = _unit(u)
+    return TestFunction(
+        name or "direction",
+        lambda x: _points(x, len(u)) @ u,
+        lambda x: np.tile(u, (len(_points(x, len(u))), 1)),
+    )
+
+
+def distance_to(point, name: str | None = None) -> TestFunction:
+    r"""Test function :math:`x\mapsto|x-a|` of a point a, shape (D,): it sees the spread.
+
+    At the point itself, where there is no gradient, zero is returned.
+
+    Examples
+    --------
+    >>> distance_to([0.0, 0.0])([[3.0, 4.0]])
+    array([5.])
+    """
+    a = validate.array(point, "point", ("D",)).astype(np.float64)
+
+    def split(x):
+        difference = _points(x, len(a)) - a
+        scale = np.abs(difference).max(axis=1, keepdims=True)
+        difference = difference / np.where(scale > 0, scale, 1)
+        return scale, difference, np.linalg.norm(difference, axis=1, keepdims=True)
+
+    def function(x):
+        scale, _, size = split(x)
+        return (scale * size)[:, 0]
+
+    def gradient(x):
+        _, difference, size = split(x)
+        return difference / np.where(size > 0, size, 1)
+
+    return TestFunction(name or "distance", function, gradient)
+
+
+def saturated(u, offset=0.0, width=1.0, name: str | None = None) -> TestFunction:
+    r"""Bounded smooth step :math:`x\mapsto w\tanh((\langle u,x\rangle/|u|-b)/w)`.
+
+    The vector u is not zero, the offset b is where the step is, and the width w, positive, is
+    also its height.
+
+    Examples
+    --------
+    >>> saturated([1.0], width=0.5)([[-9.0], [0.0], [1e300]])
+    array([-0.5,  0. ,  0.5])
+    """
+    u, width = _unit(u), validate.positive(width, "width")
+    offset = float(validate.array(offset, "offset", ()))
+
+    def level(x):
+        with np.errstate(over="ignore"):  # far away is at the bound
+            return np.tanh((_points(x, len(u)) @ u - offset) / width)
+
+    return TestFunction(
+        name or "saturated",
+        lambda x: width * level(x),
+        lambda x: (1 - level(x)[:, None] ** 2) * u,
+    )
+
+
+def random_functions(rng, dim: int, n: int) -> tuple[TestFunction, ...]:
+    """Draw n test functions on R^dim: in turn a direction, a distance and a saturated step.
+
+    Examples
+    --------
+    >>> [f.name for f in random_functions(0, 3, 4)]
+    ['direction 0', 'distance 1', 'saturated 2', 'direction 3']
+    """
+    rng = validate.generator(rng)
+    dim, n = validate.count(dim, "dim"), validate.count(n, "n")
+    functions = []
+    for k in range(n):
+        v = rng.normal(size=dim)
+        if k % 3 == 0:
+            functions.append(direction(v, f"direction {k}"))
+        elif k % 3 == 1:
+            functions.append(distance_to(v, f"distance {k}"))
+        else:
+            offset, width = rng.normal(), rng.uniform(0.5, 2)
+            functions.append(saturated(v, offset, width, f"saturated {k}"))
+    return tuple(functions)
+
+
+def discrepancy(f: Callable, mu: Measure, nu: Measure) -> float:
+    r"""How far two measures differ on f, :math:`|\int f\,d\mu-\int f\,d\nu|`.
+
+    The function takes points (n, D) and returns values (n,). If its Lipschitz constant is 1, as
+    that of every :class:`TestFunction` is, the discrepancy is at most :math:`W_1(\mu,\nu)`.
+
+    Examples
+    --------
+    >>> discrepancy(direction([1.0]), Measure([[0.0], [2.0]]), Measure([[5.0]]))
+    4.0
+    """
+    check_pair(mu, nu)
+    if not callable(f):
+        raise TypeError(f"f: expected a function of points, got {f!r}")
+    mean = [m.integrate(validate.array(f(m.atoms), "f(atoms)", (m.size,))) for m in (mu, nu)]
+    return float(abs(mean[0] - mean[1]))
+
+
+def _mcshane(x, centres, potential):
+    rows = max(BLOCK // len(centres), 1)
+    blocks = [cdist(x[k : k + rows], centres) - potential for k in range(0, len(x), rows)]
+    return np.concatenate([block.min(axis=1) for block in blocks])
+
+
+@dataclass(frozen=True, eq=False)
+class Witness:
+    r"""A function with Lipschitz constant 1 that attains :math:`W_1`; call it on points (n, D).
+
+    Attributes
+    ----------
+    value : float
+        The difference of integrals :math:`\int f\,d\mu-\int f\,d\nu`.
+    distance : float
+        The cost of the optimal plan, :math:`W_1(\mu,\nu)`; equal to ``value`` by duality.
+    centres, potential : array, shapes (m, D) and (m,)
+        What f is made of, see :func:`dual_witness`.
+    """
+
+    value: float
+    distance: float
+    centres: np.ndarray = field(repr=False)
+    potential: np.ndarray = field(repr=False)
+
+    def __call__(self, x):
+        """Values at the points ``x``, shape (n,)."""
+        return _mcshane(_points(x, self.centres.shape[1]), self.centres, self.potential)
+
+
+def dual_witness(mu: Measure, nu: Measure, *, memory: float = 2**31) -> Witness:
+    r"""Function that sees the whole distance: the maximiser in Kantorovich–Rubinstein duality.
+
+    .. math:: W_1(\mu,\nu)=\max_{\mathrm{Lip}(f)\le1}\int f\,d\mu-\int f\,d\nu,
+        \qquad f(x)=\min_j\,|x-y_j|-v_j
+
+    The :math:`v_j` are the dual potentials at the atoms of :math:`\nu`. McShane's formula (1934)
+    extends them to all of :math:`\mathbb R^D`; a minimum of functions with Lipschitz constant 1
+    has it too.
+
+    Raises
+    ------
+    TypeError, ValueError, RuntimeError
+        As in :func:`optimal_plan`.
+
+    Notes
+    -----
+    Villani, *Topics in Optimal Transportation* (2003), Theorem 1.14.
+
+    Examples
+    --------
+    >>> f = dual_witness(Measure([[0.0], [1.0]]), Measure([[3.0]]))
+    >>> f.value, f([[0.0], [9.0]]) - f([[3.0]])
+    (2.5, array([3., 6.]))
+    """
+    check_pair(mu, nu)
+    memory = validate.positive(memory, "memory")
+    (_, x, a), (_, y, b), exponent = scaled(mu, nu)
+    i, j, mass, v = simplex(x, a, y, b, 1, memory)
+    value = a @ _mcshane(x, y, v) - b @ _mcshane(y, y, v)
+    both = (math.ldexp(float(c), exponent) for c in (value, mean_length(x[i] - y[j], mass, 1)))
+    return Witness(*both, *(validate.frozen(np.ldexp(c, exponent)) for c in (y, v)))
