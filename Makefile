@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help book test run bench address constraints clean
+.PHONY: help book test run sweep bench address constraints clean
 
 PYTHON ?= python3
 PY := .venv/bin/python
@@ -48,7 +48,11 @@ test: .venv/.test book  ## Build the book, then run every test: units, notebooks
 run: .venv/.test  ## Re-execute the chapters in place (CHAPTER=03-assumptions for one)
 	@$(PY) tools/run_notebooks.py $(if $(CHAPTER),book/$(CHAPTER).ipynb,$(CHAPTERS))
 
-bench: .venv/.test  ## Compare the speed of the head kernels with PyTorch and JAX
+sweep: .venv/.test  ## Compute the results that chapters load from book/data (half an hour, resumable)
+	@$(PY) -m mfbook.experiments.propagation
+	@$(PY) -m mfbook.experiments.text
+
+bench: .venv/.test  ## Compare the speed of kernels and training with PyTorch and JAX
 	@$(PIP) --editable '.[bench]'
 	@$(PY) -m benchmarks
 

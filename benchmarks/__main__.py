@@ -1,5 +1,6 @@
 """Run every benchmark: ``python -m benchmarks``."""
 
-from .heads import main
+from . import heads, training
 
-main()
+heads.main()
+training.main()

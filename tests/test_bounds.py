@@ -596,6 +596,7 @@ def test_rate_falls_with_heads_and_steps(name, factor):
 
 def test_mean_square_bound_from_its_parts():
     R_X, R_U, r, k, M, epsilon, tau = 0.9, 1.3, 1.1, 2, 50, 0.01, 3.0
+    assert epsilon < 4 / bounds.jacobian_bound(R_X, R_U, r, k) ** 2
     b, drift = bounds.feature_bounds(R_X, R_U, r, k), bounds.drift_lipschitz(R_X, R_U, r, k)
     got = bounds.propagation_bound(R_X, R_U, r, k, M=M, epsilon=epsilon, tau=tau)
     assert np.isclose(got.exponent, np.sqrt(2) * b.H * tau)
@@ -606,6 +607,9 @@ def test_mean_square_bound_from_its_parts():
     assert np.isclose(got.euler, b.L / np.sqrt(2) * total * epsilon * tau)
     whole = np.exp(got.exponent) * (got.sampling + got.noise + got.euler)
     assert np.isclose(got.log10, np.log10(whole))
+    long = bounds.propagation_bound(R_X, R_U, r, k, M=M, epsilon=4.01 / b.L**2, tau=tau)
+    assert got.one_sided and not long.one_sided
+    assert np.isclose(long.exponent, got.paper_exponent)
 
 
 def test_mean_square_bound_holds_for_a_small_problem():

@@ -60,7 +60,10 @@ class PropagationBound:
     Attributes
     ----------
     exponent : float
-        :math:`\sqrt2H\tau`: curvature of one head; interaction does not enter.
+        :math:`\sqrt2H\tau`, curvature of one head without interaction, if ``one_sided``; else
+        the paper's.
+    one_sided : bool
+        Whether the step is at most :math:`4/L^2`.
     paper_exponent : float
         :math:`(\sqrt2H+\frac12L^2)\tau`, from the Lipschitz constant (26) of the drift.
     euler, noise, sampling : float
@@ -70,6 +73,7 @@ class PropagationBound:
     """
 
     exponent: float
+    one_sided: bool
     paper_exponent: float
     euler: float
     noise: float
@@ -86,14 +90,15 @@ def propagation_bound(
 ) -> PropagationBound:
     r"""Mean-square distance of M heads under SGD from the nonlinear characteristics.
 
-    With steps :math:`a=2\varepsilon\xi\le\min(\epsilon,4/L^2)`, heads in the product of balls of
-    radius r, and :math:`|x|_M^2=\frac1M\sum_i\|x_i\|^2`,
+    With :math:`\xi=\frac12`, heads and characteristics in the product of balls of radius r, and
+    :math:`|x|_M^2=\frac1M\sum_i\|x_i\|^2`,
 
     .. math:: \big(\mathbb E|\theta^n-\bar\theta(n\varepsilon)|_M^2\big)^{1/2}
-              \le e^{\sqrt2H\tau}\Big[\tfrac{LB}{2\sqrt M}\,\tau
-              +\tfrac{\sqrt2}2L\big(\sqrt2H+\tfrac12L^2\big)\epsilon\,\tau
-              +\sqrt2\,L\sqrt{\epsilon\,\tau}\Big].
+              \le e^{\kappa\tau}\Big[\tfrac{LB}{2\sqrt M}\,\tau
+              +\tfrac{\sqrt2}2L\big(\sqrt2H+\tfrac12L^2\big)\varepsilon\,\tau
+              +\sqrt2\,L\sqrt{\varepsilon\,\tau}\Big]
 
+    where :math:`\kappa=\sqrt2H` if :math:`\varepsilon\le4/L^2` and :math:`\sqrt2H+\frac12L^2` else.
     No dimension, number of steps or probability enters. Theorem 5.2 with explicit constants, in
     mean square and with the exponent sharpened; derived in Chapter 5.
 
@@ -106,7 +111,7 @@ def propagation_bound(
     M : int
         Number of heads.
     epsilon : float
-        Largest step in rescaled time, positive.
+        Step in rescaled time, positive.
     tau : float
         Horizon in rescaled time, positive.
 
@@ -118,15 +123,17 @@ def propagation_bound(
     Examples
     --------
     >>> bound = propagation_bound(1.0, 1.0, 1.0, 1, M=100, epsilon=0.01, tau=1.0)
-    >>> bound.exponent < bound.paper_exponent
-    True
+    >>> bound.one_sided, bound.exponent < bound.paper_exponent
+    (True, True)
     """
     M = validate.count(M, "M")
     epsilon, tau = validate.positive(epsilon, "epsilon"), validate.positive(tau, "tau")
     bounds, drift = feature_bounds(R_X, R_U, r, k), drift_lipschitz(R_X, R_U, r, k)
     size = loss_lipschitz() * bounds.L  # of one gradient
+    one_sided = epsilon * drift.measure <= 2
     return PropagationBound(
-        exponent=drift.head * tau,
+        exponent=(drift.head + (0.0 if one_sided else drift.measure)) * tau,
+        one_sided=one_sided,
         paper_exponent=(drift.head + drift.measure) * tau,
         euler=size * (drift.head + drift.measure) / 2 * epsilon * tau,
         noise=size * math.sqrt(epsilon * tau),

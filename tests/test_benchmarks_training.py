@@ -1,0 +1,39 @@
+"""The peers of the training benchmark compute what this package computes."""
+
+import importlib.util
+import os
+from functools import partial
+
+import pytest
+
+if not all(importlib.util.find_spec(name) for name in ("torch", "jax")):
+    pytest.skip("PyTorch and JAX are an extra", allow_module_level=True)
+
+before = dict(os.environ)
+from benchmarks import training  # noqa: E402
+
+os.environ.clear()  # importing it fixes the threads, which is not for the other tests
+os.environ.update(before)
+
+PROBLEM = training.Problem(d=3, k=2, T=4, V=5, S=6, M=8)
+TASKS = {
+    "descent": training.Task("descent", PROBLEM, steps=5, rate=0.1, batch=3),
+    "flow": training.Task("flow", PROBLEM, steps=3, rate=0.1),
+    "sweep": training.Task("sweep", PROBLEM, steps=5, rate=0.1, runs=3),
+}
+
+
+@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.parametrize("peer", ["PyTorch", "JAX"])
+def test_peers_end_at_the_same_heads(kind, peer):
+    import jax
+
+    task = TASKS[kind]
+    forms = {
+        "PyTorch": training.forms(training.torch_peer, False, True),
+        "JAX": partial(training.jax_peer, inner=training.COMPARISONS[kind][3]),
+    }[peer]
+    with jax.enable_x64(True):
+        for step in forms(task).values():
+            for chunk in (8,) if kind == "sweep" else (4, 8):
+                assert training.disagreement(task, *step(chunk)) < training.TOLERANCE
