@@ -34,7 +34,7 @@ def test_shapes_cover_what_the_chapter_promises(stored):
     assert stored["euler_largest"].shape == (repetitions, steps, 5)
     assert stored["noise_largest"].shape == (3, steps, repetitions, 5)
     assert stored["continuous_signed"].shape == (3, repetitions, 9, 5)
-    assert stored["lipschitz"].shape == (9, 3)
+    assert stored["lipschitz"].shape == (9, 5)
     assert stored["influence"].shape == (7, propagation.law().size)
     assert all(np.isfinite(a).all() for name, a in stored.items() if name != "about")
 

@@ -85,6 +85,27 @@ def test_every_chart_draws():
         assert len(np.unique(pixels(picture).reshape(-1, 3), axis=0)) > 20
 
 
+def test_charts_of_the_dynamics_draw():
+    rng = np.random.default_rng(0)
+    path, x = rng.normal(size=(4, 9, 2)).cumsum(axis=0), np.array([0.1, 1.0])
+    panel = {"title": "one", "xlabel": "x", "ylabel": "y", "series": LINES}
+    dots = {"x": x, "y": x / 2, "label": "runs", "marker": "o", "role": "measured"}
+    table = {"rows": ["4", "8"], "columns": ["1/2", "1/4", "1/8"], "xlabel": "x", "ylabel": "y"}
+    cells = 10.0 ** rng.normal(size=(2, 3))
+    pictures = [
+        plots.particles(path, 2, np.arange(4), 2 / np.arange(1, 5), limit=0.3),
+        plots.panels([panel, {**panel, "slopes": [(M, 1 / M, "-1")], "lines": [(0.1, "bound")]}]),
+        plots.panels([{**panel, "xscale": "linear", "ylim": (0.01, 2)}], base=None, legend=False),
+        plots.grid_map(cells, **table, label="error", frame=cells > 1),
+        plots.bound_cloud([dots], line=(x, x, "C err"), xlabel="err", ylabel="error"),
+    ]
+    for picture in pictures:
+        assert len(np.unique(pixels(picture).reshape(-1, 3), axis=0)) > 20
+    # what is marked, and what moves, is drawn
+    assert plots.grid_map(cells, **table, label="error").png != pictures[3].png
+    assert plots.particles(path, 3, np.arange(4), np.ones(4), limit=0.3).png != pictures[0].png
+
+
 def slider(**changes):
     def draw(value):
         return plots.curves([{"x": [0, 1], "y": [0, value], "label": "y"}], xlabel="x", ylabel="y")

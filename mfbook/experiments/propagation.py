@@ -9,11 +9,7 @@ integrals of four fixed 1-Lipschitz functions.
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
@@ -22,9 +18,10 @@ from ..ensemble import sgd_ensemble
 from ..flow import gradient_flow, sgd
 from ..influence import influence
 from ..measure import Measure
-from ..sweep import code_hash, grid, sweep
+from ..sweep import grid, sweep
 from ..tasks import Task, teacher_student
 from ..transport import direction, distance_to, saturated
+from . import _stored
 
 SHAPE = HeadShape(d=4, k=2, v=2)
 RADIUS = 3.5
@@ -39,7 +36,7 @@ EULER_HEADS, NOISE_HEADS = 64, (16, 64, 1024)
 CONTINUOUS_HEADS, CONTINUOUS_REFERENCE = (64, 256, 1024), 2**14
 TOLERANCE = {"rtol": 1e-8, "atol": 1e-10}
 
-FILE = Path(__file__).resolve().parents[2] / "book" / "data" / "propagation.npz"
+FILE = _stored.FOLDER / "propagation.npz"
 COMMAND = "python -m mfbook.experiments.propagation"
 MODULES = (
     "_side_by_side", "attention", "ensemble", "flow", "influence", "measure", "tasks", "transport",
@@ -268,30 +265,16 @@ def load() -> dict:
     Array axes: number of heads, step, repetition, quantity (risk, then the four functions);
     ``flow_signed`` and ``continuous_signed`` have the times 0, 1, ..., 8 before the last axis.
     """
-    with np.load(FILE) as data:
-        arrays = {name: data[name] for name in data if name != "about"}
-        return {**arrays, "about": json.loads(str(data["about"]))}
+    return _stored.load(FILE)
 
 
 def main() -> None:
     """Compute and store everything."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
-    parser.add_argument("--cache", default=".cache/propagation", help="folder of finished cells")
-    arguments = parser.parse_args()
-    print(
-        f"{len(HEADS) * len(STEPS)} cells of {REPETITIONS} descents, {len(HEADS) * FLOWS} flows: "
-        "about half an hour of one core; interrupt and call again to go on", flush=True,
-    )  # fmt: skip
-    start = time.perf_counter()
-    arrays = compute(arguments.cache, arguments.jobs)
-    about = {
-        "command": COMMAND, "code": code_hash(*MODULES), "numpy": np.__version__,
-        "minutes": round((time.perf_counter() - start) / 60, 1),
-    }  # fmt: skip
-    FILE.parent.mkdir(exist_ok=True)
-    np.savez_compressed(FILE, about=json.dumps(about), **arrays)
-    print(f"{FILE.name}: {FILE.stat().st_size / 1e3:.0f} kB, {about}")
+    cost = (
+        f"{len(HEADS) * len(STEPS)} cells of {REPETITIONS} descents and "
+        f"{len(HEADS) * FLOWS} flows: half an hour of one core"
+    )
+    _stored.main(FILE, COMMAND, MODULES, cost, compute)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,7 @@ can ask how far the small layer's head ends from where it would be among 8192.
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
@@ -21,8 +17,9 @@ from ..attention import AttentionRisk, HeadShape, attention_weights
 from ..ensemble import sgd_ensemble
 from ..flow import LearningRate, warmup_cosine
 from ..measure import Measure
-from ..sweep import code_hash, grid, sweep
+from ..sweep import grid, sweep
 from ..tasks import Task, bits_per_character, corpus_hash, text_task
+from . import _stored
 
 SHAPE = HeadShape(d=32, k=4, v=4)
 HEADS = (8, 32, 128, 512, 2048)
@@ -35,7 +32,7 @@ TIMES = np.array([0.0, 50.0, 100.0, 200.0, 400.0, 600.0, 800.0])
 ORDERS, ORDER_HEADS = 8, 128
 QUANTILES = (np.arange(64) + 0.5) / 64
 
-FILE = Path(__file__).resolve().parents[2] / "book" / "data" / "text.npz"
+FILE = _stored.FOLDER / "text.npz"
 COMMAND = "python -m mfbook.experiments.text"
 MODULES = ("_side_by_side", "attention", "ensemble", "flow", "measure", "tasks")
 
@@ -151,31 +148,16 @@ def _reference_cell(heads: int) -> dict:
 
 def load() -> dict:
     """The stored results: arrays, and ``about`` with the command and the hashes."""
-    with np.load(FILE) as data:
-        arrays = {name: data[name] for name in data if name != "about"}
-        return {**arrays, "about": json.loads(str(data["about"]))}
+    return _stored.load(FILE)
 
 
 def main() -> None:
     """Compute and store everything."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
-    parser.add_argument("--cache", default=".cache/text", help="folder of finished cells")
-    arguments = parser.parse_args()
-    print(
+    cost = (
         f"{sum(BLOCKS.values()) + ORDERS} layers of 8 to 2048 heads and one of {REFERENCE}, "
-        f"{STEPS} steps each: about half an hour of one core; interrupt and call again to go on",
-        flush=True,
+        f"{STEPS} steps each: half an hour of one core"
     )
-    start = time.perf_counter()
-    arrays = compute(arguments.cache, arguments.jobs)
-    about = {
-        "command": COMMAND, "code": code_hash(*MODULES), "corpus": corpus_hash(),
-        "numpy": np.__version__, "minutes": round((time.perf_counter() - start) / 60, 1),
-    }  # fmt: skip
-    FILE.parent.mkdir(exist_ok=True)
-    np.savez_compressed(FILE, about=json.dumps(about), **arrays)
-    print(f"{FILE.name}: {FILE.stat().st_size / 1e3:.0f} kB, {about}")
+    _stored.main(FILE, COMMAND, MODULES, cost, compute, corpus=corpus_hash())
 
 
 if __name__ == "__main__":

@@ -94,9 +94,10 @@ def panels(
             axes.set_ylim(*item["ylim"])
         if not sharey or axes is grid[0, 0]:
             axes.set_ylabel(item["ylabel"])
-        names |= dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
+        handles, labels = axes.get_legend_handles_labels()
+        names |= dict(zip(labels, handles, strict=True))
     if legend:
-        figure.legend(names.values(), names, loc="outside lower center", ncols=min(4, len(names)))
+        figure.legend(names.values(), names, loc="outside lower center", ncols=min(3, len(names)))
     return figure
 
 
