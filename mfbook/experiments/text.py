@@ -31,6 +31,8 @@ TIMES = np.array([0.0, 50.0, 100.0, 200.0, 400.0, 600.0, 800.0])
 #: Another order of the data, for layers of this size.
 ORDERS, ORDER_HEADS = 8, 128
 QUANTILES = (np.arange(64) + 0.5) / 64
+#: Times (as indices) at which heads are compared one by one, and quantiles of their distances.
+COMPARED, SHARES = (2, 6), (0.1, 0.5, 0.9)
 
 FILE = _stored.FOLDER / "text.npz"
 COMMAND = "python -m mfbook.experiments.text"
@@ -100,16 +102,16 @@ def reference_run() -> dict:
     return {
         "bits": bits(heads),
         "quantiles": np.array([quantiles(heads[i]) for i in (0, -1)]),
-        "heads": heads[-1].astype(np.float32),
-        "moved": _root_mean_square(heads - heads[0]),
+        "heads": heads[list(COMPARED)].astype(np.float32),
+        "moved": _distances(heads, heads[:1]),
     }
 
 
 def row(M: int, block: int, heads=None) -> dict:
-    """One smaller layer; ``heads`` are those of the reference at the end, if they are at hand."""
+    """One smaller layer; ``heads`` are those of the reference when compared, if at hand."""
     run = train(M, block)
     own = slice(block * M, (block + 1) * M)
-    apart = np.nan if heads is None else _root_mean_square(run[-1:] - heads[own])[0]
+    apart = np.nan if heads is None else _distances(run[list(COMPARED)], heads[:, own])
     return {"bits": bits(run), "quantiles": quantiles(run[-1]), "apart": apart}
 
 
@@ -118,9 +120,10 @@ def order_row(order: int) -> np.ndarray:
     return bits(train(ORDER_HEADS, 0, order))
 
 
-def _root_mean_square(difference) -> np.ndarray:
-    """Root of the mean of |.|^2 over the heads, for each time."""
-    return np.sqrt((difference**2).sum(axis=-1).mean(axis=-1))
+def _distances(one, other) -> np.ndarray:
+    """Distances of each head from its counterpart: root mean square and quantiles, (n_t, 4)."""
+    d = np.linalg.norm(one - other, axis=-1)
+    return np.column_stack([np.sqrt((d**2).mean(axis=1)), *np.quantile(d, SHARES, axis=1)])
 
 
 def compute(cache_folder, jobs: int) -> dict[str, np.ndarray]:

@@ -1,0 +1,485 @@
+"""The checks of Chapter 5 fail for wrong programs.
+
+The cells of the notebook run once, in their order. For a wrong program a plausible mistake is made
+in one of them; it and the cells that depend on it run again, and the check has to end in its
+assertion, for the row that the mistake is about.
+"""
+
+import contextlib
+import inspect
+import io
+import sys
+from types import FunctionType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+from mfbook.attention import AttentionRisk, cross_entropy
+from mfbook.experiments import propagation
+from mfbook.experiments import text as text_experiment
+from mfbook.flow import constant, flow
+from mfbook.measure import Measure
+from mfbook.tasks import corpus_hash
+from tools.chapters import BOOK, read, text
+
+pytestmark = pytest.mark.slow
+
+NOTEBOOK = read(BOOK / "05-dynamics.ipynb")
+
+
+def tags(cell):
+    return cell["metadata"].get("tags", [])
+
+
+CELLS = {
+    cell["id"]: text(cell["source"])
+    for cell in NOTEBOOK["cells"]
+    if cell["cell_type"] == "code"
+    and "hide-input" not in tags(cell)
+    and not cell["id"].startswith("ex-")
+}
+CHECKS = [name for name in CELLS if name.startswith("check-")]
+CORPUS = {cell["id"] for cell in NOTEBOOK["cells"] if "corpus" in tags(cell)}
+# The same cells in smaller portions: the checks hold for any row and these numbers of heads.
+SMALLER = [
+    ("row", "rng.integers(len(heads_of))", "1"),
+    ("row", "rng.integers(len(steps_of))", "0"),
+    ("w1", "np.arange(4, 11)", "np.arange(4, 9)"),
+]
+
+
+def changed(sources, changes):
+    sources = dict(sources)
+    for cell, old, new in changes:
+        assert old in sources[cell], f"the cell {cell} does not contain {old!r}"
+        sources[cell] = sources[cell].replace(old, new)
+    return sources
+
+
+def execute(source, cell, names):
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(source, cell, "exec"), names)
+
+
+class Book:
+    """The right program: what is defined before each cell, and what each cell defines."""
+
+    def __init__(self, skip):
+        self.sources = changed(CELLS, SMALLER)
+        self.names, self.before, self.made, self.holds = {}, {}, {}, {}
+        for cell in [name for name in CELLS if name not in skip]:
+            self.before[cell] = dict(self.names)
+            try:
+                execute(self.sources[cell], cell, self.names)
+            except AssertionError:
+                if cell not in CHECKS:
+                    raise
+            if cell in CHECKS:
+                self.holds[cell] = self.names["result"].holds
+            old, nothing = self.before[cell], object()
+            self.made[cell] = {
+                name: value for name, value in self.names.items()
+                if old.get(name, nothing) is not value
+            }  # fmt: skip
+
+    def put(self, known, names):
+        """Put what is known into other names; functions of the cells look there from now on."""
+        for name, value in known.items():
+            if isinstance(value, FunctionType) and value.__globals__ is self.names:
+                value = FunctionType(
+                    value.__code__, names, name, value.__defaults__, value.__closure__
+                )
+            names[name] = value
+
+    def failed_rows(self, cells, changes):
+        """Run some cells again, the last of them a check, with changes; the rows that fail."""
+        sources = changed(self.sources, [c for c in changes if not callable(c)])
+        order, names = list(self.before), {}
+        self.put(self.before[cells[0]], names)
+        for replace in filter(callable, changes):
+            names |= replace(names)
+        for cell in order[order.index(cells[0]) : order.index(cells[-1])]:
+            if cell in cells:
+                execute(sources[cell], cell, names)
+            else:
+                self.put(self.made[cell], names)
+        with pytest.raises(AssertionError):
+            names.pop("result", None)
+            execute(sources[cells[-1]], cells[-1], names)
+        return [row.what for row in names["result"].rows if not row.holds]
+
+
+@pytest.fixture(scope="module")
+def same_text():
+    """Whether the English text that ships with Python is that of the stored layers."""
+    return text_experiment.load()["about"]["corpus"] == corpus_hash()
+
+
+@pytest.fixture(scope="module")
+def book(same_text):
+    return Book(set() if same_text else CORPUS)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_right_program_passes(book, check):
+    if check not in book.holds:
+        pytest.skip("another version of the English text")
+    assert book.holds[check]
+
+
+# ---------------------------------------------------------------- replaced names
+
+
+def unmasked(names):
+    """Loss of attention that sees the future."""
+
+    def loss(risk, mu):
+        W_Q, W_K, W_V, W_O = risk.shape.split(mu.atoms)
+        scores = (risk.X @ W_Q[:, None]) @ (risk.X @ W_K[:, None]).swapaxes(-1, -2)
+        A = np.exp(scores / np.sqrt(risk.shape.k))
+        A /= A.sum(axis=-1, keepdims=True)
+        f = np.tensordot(mu.weights, A @ risk.X @ (W_V @ W_O @ risk.W_U)[:, None], 1)
+        return cross_entropy(f, risk.Y).mean()
+
+    return {"unmasked": loss}
+
+
+def without_J(names):
+    """The interaction with the identity for the Jacobian of the softmax."""
+
+    def replaced(local):
+        local.__dict__["Z"] = local.logits @ local.risk.W_U.T
+        return local
+
+    return {"without_J": replaced}
+
+
+def flow_along(field):
+    """A flow of the heads along another field."""
+
+    def gradient_flow(F, mu, times, xi=None, **options):
+        return flow(lambda x, nu: -field(F, x, nu), mu, times, F.space, xi=xi, **options)
+
+    return lambda names: {"gradient_flow": gradient_flow}
+
+
+weighted = flow_along(lambda F, x, mu: mu.size * mu.weights[:, None] * F.gradient(x, mu))
+equal_weights = flow_along(lambda F, x, mu: F.gradient(x, Measure(mu.atoms)))
+
+
+@flow_along
+def one_after_the_other(F, x, mu):
+    """The second half of the heads sees the first half after its step."""
+    n, G = len(x) // 2, F.gradient(x, mu)
+    moved = Measure(np.concatenate([x[:n] - 0.125 * G[:n], x[n:]]), mu.weights)
+    return np.concatenate([G[:n], F.gradient(x[n:], moved)])
+
+
+def at_end(names):
+    end = names["ends"][0.0]
+    return names["R"].first_variation(end.atoms, end), names["functions"][2](end.atoms)
+
+
+def without_adjoint(names):
+    return dict(zip(("psi", "psi_f"), at_end(names), strict=True))
+
+
+def integral_with_the_other_sign(names):
+    psi, psi_f = at_end(names)
+    return {"psi": 2 * psi - names["psi"], "psi_f": 2 * psi_f - names["psi_f"]}
+
+
+def adjoint_changed(old, new):
+    """The influence by another backward equation."""
+
+    def replace(names):
+        module = sys.modules["mfbook.influence"]
+        source = inspect.getsource(module._backward)
+        assert source.count(old) == 1
+        scope = dict(vars(module))
+        exec(source.replace(old, new), scope)
+        run = names["gradient_flow"](names["R"], names["small"], [0, 4], dense=True)
+        psi = scope["_backward"](names["R"], run, 4.0, None, 1e-5)
+        return {"psi": psi}
+
+    return replace
+
+
+adjoint_of_heads_alone = adjoint_changed("Measure(x + 1j * tiny * q, w)", "Measure(x, w)")
+adjoint_backwards = adjoint_changed("-np.concatenate([pulled", "np.concatenate([-pulled")
+
+
+def rows_changed(old, new):
+    """Rows of the grid by another program."""
+
+    def replace(names):
+        scope = dict(vars(propagation))
+        source = inspect.getsource(propagation.descent_row)
+        assert source.count(old) == 1
+        R = propagation.risk()
+        scope["constant"] = constant
+        scope["hard"] = AttentionRisk(R.X, np.eye(5)[R.Y.argmax(axis=-1)], R.W_U, R.shape)
+        exec(source.replace(old, new), scope)
+        return {"propagation": SimpleNamespace(**scope)}
+
+    return replace
+
+
+rows_of_hard_labels = rows_changed("sgd(risk()", "sgd(hard")
+rows_in_another_clock = rows_changed("epsilon, rng))", "epsilon, rng, xi=constant(1.0)))")
+
+
+def second_singular_value(names):
+    C = names["R"].at(names["zero"]).correlation(names["zero"].atoms)[0]
+    return {"sigma": np.linalg.svd(C, compute_uv=False)[1]}
+
+
+def sum_of_rates(names):
+    C = names["R"].at(names["zero"]).correlation(names["zero"].atoms)[0]
+    return {"sigma": np.linalg.svd(C, compute_uv=False).sum()}
+
+
+def another_block(names):
+    """Distances from the heads of another block, as they are at the start."""
+    heads = text_experiment.initial()
+    apart = [heads[:M] - heads[M : 2 * M] for M in text_experiment.HEADS]
+    distance = [np.sqrt((a**2).sum(axis=1).mean()) for a in apart]
+    return {"apart": np.reshape(distance, (-1, 1, 1)) * np.ones((2, 4))}
+
+
+# ---------------------------------------------------------------- wrong programs
+
+# Name of the mistake; the cells to run again, the last of them a check; words of the row that has
+# to fail; the mistakes: a cell with what is written there and what should be, or replaced names.
+WRONG = [
+    ("mean over heads forgotten", "gradient check-17", "derivative",
+     ("gradient", "M * sample(", "sample(")),
+    ("gradient of the population", "gradient check-17", "derivative",
+     ("gradient", "g = sample.", "g = R.")),
+    ("mask dropped", "gradient check-17", "derivative",
+     ("gradient", "M * sample(", "M * unmasked(sample, "), unmasked),
+    ("sum of heads in the logits", "gradient check-17", "derivative",
+     ("gradient", "sample(Measure(few", "sample(Measure(M * few")),
+    ("hard labels for drawn ones", "unbiased check-18", "20,000",
+     ("unbiased", "R.labels(index, uniform)", "np.eye(5)[R.Y[index].argmax(-1)]")),
+    ("hard labels in the mean", "unbiased check-18", "population",
+     ("unbiased", "R.Y[everything]", "np.eye(5)[R.Y[everything].argmax(-1)]")),
+    ("labels of the next word", "unbiased check-18", "20,000",
+     ("unbiased", "R.labels(index, uniform)", "np.roll(R.labels(index, uniform), 1, -1)")),
+    ("last sequence never drawn", "unbiased check-18", "20,000",
+     ("unbiased", "rng.integers(len(R.X),", "rng.integers(len(R.X) - 1,")),
+    ("the first sequence for all samples", "unbiased check-18", "20,000",
+     ("unbiased", "gradients(index, R.l", "gradients(0 * index, R.l")),
+    ("factor 2 lost in (19)", "factor check-19", "by hand",
+     ("factor", "- 2 * 0.125", "- 0.125")),
+    ("profile without its step", "factor check-19", "ξ = ½",
+     ("factor", "xi=half", "xi=one")),
+    ("factor 2 of the clock lost", "factor check-19", "τ = 2t",
+     ("factor", "in (2, 1)", "in (1, 2)")),
+    ("Euler steps at half the rate", "factor check-19", "τ = 2t",
+     ("factor", "[0, 1], one, method", "[0, 1], half, method")),
+    ("another sample for each head", "factor check-19", "by hand",
+     ("factor", "R.sample(53, 1).gradient(few.atoms, few)",
+      "np.concatenate([R.sample(53 + i, 1).gradient(x[None], few) "
+      "for i, x in enumerate(few.atoms)])")),
+    ("factor 2 lost in the weak form", "weak check-weak", "defect",
+     ("weak", "weight * 2 * xi(s)", "weight * xi(s)")),
+    ("learning rate at the end of the step", "weak check-weak", "defect",
+     ("weak", "2 * xi(s)", "2 * xi(b)")),
+    ("drift of the initial law", "weak check-weak", "defect",
+     ("weak", "R.gradient(mu.atoms, mu)", "R.gradient(mu.atoms, heads)")),
+    ("weights twice", "weak check-weak", "defect",
+     ("weak", "R.gradient(mu.atoms, mu)", "R.gradient(mu.atoms, mu) / 64")),
+    ("weights in the velocity", "finite check-finite", "double weight", weighted),
+    ("equal weights in the logits", "finite check-finite", "double weight", equal_weights),
+    ("heads one after the other", "finite check-finite", "permuted", one_after_the_other),
+    ("tracers that act", "finite check-finite", "carry tracers",
+     ("finite", "np.r_[heads.weights, np.zeros(32)]", "np.full(96, 1 / 96)")),
+    ("double weight forgotten", "finite check-finite", "double weight",
+     ("finite", "np.full(8, 2)", "np.full(8, 1.25)"),
+     ("finite", "np.ones(24)", "np.full(24, 1.25)")),
+    ("first order forgotten", "local check-27", "order",
+     ("local", "- law.atoms + e * G", "- law.atoms")),
+    ("factor 2 in one step", "local check-27", "order",
+     ("local", "- law.atoms + e * G", "- law.atoms + 2 * e * G")),
+    ("one half of Taylor's formula lost", "local check-27", "½ max",
+     ("local", "/ 1e-5 / 2", "/ 1e-5")),
+    ("the others at rest", "local check-27", "½ max",
+     ("local", "R.gradient(later.atoms, later)", "R.gradient(later.atoms, law)")),
+    ("interaction with the other sign", "hessian check-onesided", "least eigenvalue of the inter",
+     ("hessian", "= R.at(moved).gradient(six", "= -R.at(moved).gradient(six")),
+    ("J omitted", "hessian check-onesided", "single heads",
+     ("hessian", "R.at(moved).gradient(six", "without_J(R.at(moved)).gradient(six"), without_J),
+    ("Euclidean metric", "hessian check-onesided", "single heads",
+     ("hessian", "= single[i]", "= single[i] / n")),
+    ("largest eigenvalue for the least", "check-onesided", "least eigenvalue of D²R",
+     ("check-onesided", "alone.min()", "alone.max()")),
+    ("best head for the worst", "check-onesided", "least eigenvalue of D²R",
+     ("check-onesided", "alone.min()", "alone.min(axis=1).max()")),
+    ("least eigenvalue for minus it", "check-onesided", "growth exponent",
+     ("check-onesided", "- trapezoid", "+ trapezoid")),
+    ("curvature at the largest eigenvalue", "check-onesided", "two-sided",
+     ("check-onesided", "mean[0] /", "mean[4] /")),
+    ("estimate without noise", "check-meansquare", "at τ = 1",
+     ("check-meansquare", "posterior[", "u[")),
+    ("ε for its root", "check-meansquare", "at τ = 1",
+     ("check-meansquare", "posterior[", "(u + np.sqrt(epsilon) * v)[")),
+    ("sum over heads", "check-meansquare", "at τ = 1",
+     ("check-meansquare", "measured[", "(np.sqrt(M) * measured)[")),
+    ("mean over coordinates", "check-meansquare", "noise alone",
+     ("check-meansquare", "measured[", "(measured / np.sqrt(D))[")),
+    ("distance from the start", "check-meansquare", "at τ = 1",
+     ("check-meansquare", "measured[",
+      "np.sqrt(((ends - law.atoms[picks]) ** 2).sum(axis=-1).mean(axis=(1, 2)))[")),
+    ("influence without the adjoint", "check-influence", "risk: finite", without_adjoint),
+    ("integral with the other sign", "check-influence", "test function",
+     integral_with_the_other_sign),
+    ("adjoint without interaction", "check-influence", "risk: finite", adjoint_of_heads_alone),
+    ("adjoint in the wrong direction", "check-influence", "risk: finite", adjoint_backwards),
+    ("difference over h", "influence check-influence", "risk: finite",
+     ("influence", "/ (2 * h)", "/ h")),
+    ("deviation of the sum of heads", "sampling check-sampling", "slope in M",
+     ("sampling", "slope(heads_of, sizes[:, q]", "slope(heads_of, sizes[:, q] * heads_of")),
+    ("deviation times the root of M", "sampling check-sampling", "slope in M",
+     ("sampling", "slope(heads_of, sizes[:, q]", "slope(heads_of, sizes[:, q] * heads_of**0.5")),
+    ("variance for deviation", "sampling check-sampling", "√M · deviation at",
+     ("sampling", "psi[2:].std", "psi[2:].var")),
+    ("influence on the risk at another time", "sampling check-sampling", "4096: risk",
+     ("sampling", "psi[2:].std(axis=1)", "psi[[0, 3, 4, 5, 6]].std(axis=1)")),
+    ("independent heads", "sampling check-sampling", "√M · deviation at",
+     ("sampling", "psi[2:].std(axis=1)",
+      "np.r_[psi[2].std(), [f(limit.atoms[-1]).std() for f in functions]]")),
+    ("other counts for the control variate", "mean check-mean", "spread",
+     ("mean", "default_rng([M, seed])", "default_rng([M, seed + 1])")),
+    ("influence that is not centred", "mean check-mean", "slope of the mean",
+     ("mean", "psi[:3].T", "(psi[:3] + R.first_variation(law.atoms, law).mean()).T")),
+    ("influence of the sum of heads", "mean check-mean", "spread",
+     ("mean", "psi[:3].T / heads_of[:, None, None]", "psi[:3].T")),
+    ("mean of absolute errors", "mean check-mean", "slope of the mean",
+     ("mean", "rest.mean(axis=1)", "np.abs(raw).mean(axis=1)")),
+    ("factor one half lost", "check-mean", "Chapter 4",
+     ("check-mean", "bounds.leading_coefficient(R, law)",
+      "2 * bounds.leading_coefficient(R, law)")),
+    ("mean of one draw", "mean check-mean", "least |mean|",
+     ("mean", "rest = raw - first_order", "rest = raw")),
+    ("noise for Euler", "steps check-steps", "Euler, slope",
+     ("steps", 'stored["euler_largest"]', 'stored["noise_largest"][0].transpose(1, 0, 2)')),
+    ("Euler for noise", "steps check-steps", "noise with 16",
+     ("steps", 'stored["noise_largest"]',
+      'np.repeat(stored["euler_largest"].transpose(1, 0, 2)[None], 3, axis=0)')),
+    ("variance of the noise", "steps check-steps", "noise with 16",
+     ("steps", 'stored["noise_largest"]', 'stored["noise_largest"] ** 2')),
+    ("a sample for each head", "steps check-steps", "− 4 s.e.",
+     ("steps", 'noise_runs.mean(axis=2)',
+      "noise_runs.mean(axis=2) * np.array([1, 0.5, 0.125])[:, None, None]")),
+    ("signs of queries alone", "check-steps", "symmetric",
+     ("check-steps", "a * Q, a * K", "a * Q, K")),
+    ("signs of values alone", "check-steps", "symmetric",
+     ("check-steps", "b * V, b * O", "b * V, O")),
+    ("rate without its sampling term", "coverage shape check-theorem", "quiet corner",
+     ("coverage", "propagation_rate(int(m), e", "propagation_rate(10**9, e"),
+     ("shape", "assert np.allclose", "np.allclose")),
+    ("rate that depends on nothing", "coverage shape check-theorem", "quiet corner",
+     ("coverage", "propagation_rate(int(m), e", "propagation_rate(64, 0.01"),
+     ("shape", "assert np.allclose", "np.allclose")),
+    ("constant from the median", "coverage shape check-theorem", "coverage",
+     ("coverage", "[:, 22]", "[:, 12]")),
+    ("constant of the mean over cells", "coverage shape check-theorem", "coverage",
+     ("coverage", "[:, 22].max(axis=0)", "[:, 22].mean(axis=0)")),
+    ("one seed for all rows", "row coverage shape check-theorem", "recomputed",
+     ("row", "descent_row(M, epsilon, seed)", "descent_row(M, epsilon, 0)")),
+    ("one stale number", "row coverage shape check-theorem", "recomputed",
+     ("row", "largest[i, j, seed])", "largest[i, j, seed] * [1, 1, 1, 1, 1.000001])")),
+    ("rows of hard labels", "row coverage shape check-theorem", "recomputed", rows_of_hard_labels),
+    ("rows in another clock", "row coverage shape check-theorem", "recomputed",
+     rows_in_another_clock),
+    ("a row of another step", "row coverage shape check-theorem", "recomputed",
+     ("row", "largest[i, j, seed]", "largest[i, j + 1, seed]")),
+    ("errors that add", "add check-add", "median",
+     ("add", "np.sqrt(alone[:, None] ** 2 + steps_alone**2 + noise_alone**2)",
+      "alone[:, None] + steps_alone + noise_alone")),
+    ("noise of independent samples", "add check-add", "largest",
+     ("add", "shared_part + own_part / heads_of[:, None, None]",
+      "16 * (shared_part + own_part / 16) / heads_of[:, None, None]")),
+    ("noise of few heads", "add check-add", "least",
+     ("add", "own_part / heads_of[:, None, None]", "own_part / np.full((9, 1, 1), 16)")),
+    ("heads forgotten", "add check-add", "largest",
+     ("add", "alone[:, None] ** 2 +", "0 * alone[:, None] ** 2 +")),
+    ("noise forgotten", "add check-add", "largest",
+     ("add", "+ noise_alone**2", "+ 0 * noise_alone**2")),
+    ("mean for root mean square", "add check-add", "median",
+     ("add", "np.sqrt((largest**2).mean(axis=2))", "largest.mean(axis=2)")),
+    ("lazy run with the scaling 1/M", "check-lazy", "1/√M scaling",
+     ("check-lazy", "lazy_slopes[1]", "lazy_slopes[0]"),
+     ("check-lazy", "moved[-1, 1]", "moved[-1, 0]")),
+    ("lazy scaling for the mean", "check-lazy", "1/M scaling",
+     ("check-lazy", "lazy_slopes[0]", "lazy_slopes[1]")),
+    ("lazy run in the other clock", "lazy check-lazy", "1/√M scaling",
+     ("lazy", "/ alpha**2", "/ 1"), ("lazy", "[16, 64, 256, 1024]", "[16, 64]")),
+    ("variance of one head not removed", "check-lazy", "M · correlation",
+     ("check-lazy", "var(axis=1) - single)", "var(axis=1))")),
+    ("one test function for all", "w1 check-w1", "slope of W",
+     ("w1", "wasserstein(a, b, 1)", "discrepancy(functions[0], a, b)")),
+    ("one coordinate", "w1 check-w1", "slope of W",
+     ("w1", "wasserstein(a, b, 1)",
+      "wasserstein(Measure(a.atoms[:, :1]), Measure(b.atoms[:, :1]), 1)")),
+    ("coupled distance for W1", "check-w1", "slope of W",
+     ("check-w1", "w1_slope", "coupled_slope")),
+    ("function chosen afterwards", "check-w1", "one test function",
+     ("check-w1", "f_slope", "w1_slope")),
+    ("coupled with the start", "w1 check-w1", "coupled",
+     ("w1", "limit.atoms[-1, index]", "limit.atoms[0, index]")),
+    ("second singular value", "check-saddle", "near the saddle", second_singular_value),
+    ("sum of singular values", "check-saddle", "near the saddle", sum_of_rates),
+    ("factor 2 in the rate", "check-saddle", "near the saddle",
+     lambda names: {"sigma": 2 * names["sigma"]}),
+    ("squared distance", "check-saddle", "anywhere",
+     lambda names: {"speed": 2 * names["speed"]}),
+    ("a for its square", "conserved check-conserved", "one step",
+     ("conserved", "a**2 *", "a *")),
+    ("transposed products", "conserved check-conserved", "along the flow",
+     ("conserved", "W_Q.mT @ W_Q - W_K.mT @ W_K", "W_Q @ W_Q.mT - W_K @ W_K.mT")),
+    ("sum for difference", "conserved check-conserved", "along the flow",
+     ("conserved", "- W_O @ W_O.mT", "+ W_O @ W_O.mT")),
+    ("variance of the drift", "conserved check-conserved", "fluctuation",
+     ("conserved", "np.sqrt(drifts.var", "1 * (drifts.var")),
+    ("bound at the start", "compact check-compact", "‖W_V‖",
+     ("compact", "shape.k, times[i]", "shape.k, times[0]")),
+    ("flow that stands still", "compact check-compact", "at the start",
+     ("compact", "limit.atoms[i]", "limit.atoms[0]")),
+    ("nats for bits", "text-fit check-text", "bits above 8192 heads, 2048",
+     ("text-fit", "- reference_bits", "- np.log(2) * reference_bits")),
+    ("nats for bits in the bigram model", "check-text", "bigram",
+     ("check-text", "bigram_bits(task_of_text)", "np.log(2) * bigram_bits(task_of_text)")),
+    ("heads of another block", "text-fit check-text", "100 steps", another_block),
+    ("sum over heads of the small layers", "text-fit check-text", "100 steps",
+     lambda names: {"apart": names["apart"] * names["widths"][:, None, None] ** 0.5}),
+    ("laws at the start", "text-fit check-text", "laws of three",
+     ("text-fit", 'texts["reference_quantiles"][1]', 'texts["reference_quantiles"][0]')),
+    ("laws of other statistics", "text-fit check-text", "laws of three",
+     ("text-fit", 'texts[f"quantiles_{M}"]', 'texts[f"quantiles_{M}"][:, ::-1]')),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "cells, row, changes", [pytest.param(c.split(), r, w, id=name) for name, c, r, *w in WRONG]
+)
+def test_wrong_program_fails(book, cells, row, changes):
+    if cells[-1] not in book.holds:
+        pytest.skip("another version of the English text")
+    failed = book.failed_rows(cells, changes)
+    assert any(row in what for what in failed), failed
+
+
+def test_layer_of_another_block_is_noticed(book):
+    """The cell that trains a layer once more compares it with what is stored."""
+    if "text-live" not in book.before:
+        pytest.skip("another version of the English text")
+    names, other = {}, [("text-live", "text.row(8, 3)", "text.row(8, 4)")]
+    book.put(book.before["text-live"], names)
+    with pytest.raises(AssertionError):
+        execute(changed(CELLS, other)["text-live"], "text-live", names)
+
+
+def test_every_check_has_a_wrong_program():
+    assert set(CHECKS) == {cells.split()[-1] for _, cells, *_ in WRONG}
