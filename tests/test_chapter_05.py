@@ -487,10 +487,11 @@ def test_layer_of_another_block_is_noticed(book):
     """The cell that trains a layer once more compares it with what is stored."""
     if "text-live" not in book.before:
         pytest.skip("another version of the English text")
-    names, other = {}, [("text-live", "text.row(8, 3)", "text.row(8, 4)")]
+    names, other = {}, [("text-live", "text.train(8, 3", "text.train(8, 4")]
+    source = changed(CELLS, other)["text-live"]
     book.put(book.before["text-live"], names)
     with pytest.raises(AssertionError):
-        execute(changed(CELLS, other)["text-live"], "text-live", names)
+        execute(source, "text-live", names)
 
 
 def test_every_check_has_a_wrong_program():
