@@ -99,8 +99,8 @@ def propagation_bound(
               +\sqrt2\,L\sqrt{\varepsilon\,\tau}\Big]
 
     where :math:`\kappa=\sqrt2H` if :math:`\varepsilon\le4/L^2` and :math:`\sqrt2H+\frac12L^2` else.
-    No dimension, number of steps or probability enters. Theorem 5.2 with explicit constants, in
-    mean square and with the exponent sharpened; derived in Chapter 5.
+    No dimension, number of steps or probability enters. A version of Theorem 5.2 in mean square,
+    for one n; derived in Chapter 5.
 
     Parameters
     ----------
