@@ -1,7 +1,8 @@
 r"""The best head against a residual: closed form in (W_V, W_O), a search in (W_Q, W_K), a bound.
 
 At a fixed measure the first variation is
-:math:`\Psi(\theta)=\langle W_VW_O,C(W_Q,W_K)\rangle`. With the ridge :math:`\frac\lambda2\|\theta\|^2` added and each matrix in a Frobenius ball of radius r,
+:math:`\Psi(\theta)=\langle W_VW_O,C(W_Q,W_K)\rangle`. With the ridge
+:math:`\frac\lambda2\|\theta\|^2` added and each matrix in a Frobenius ball of radius r,
 
 .. math:: \min_{W_V,W_O}=-r^2\max(\sigma_1(C)-\lambda,0)+\tfrac\lambda2(\|W_Q\|^2+\|W_K\|^2),
 
@@ -94,8 +95,8 @@ def correlation_bound(X, Z, radius: float, k: int) -> float:
     r"""Upper bound on :math:`\sigma_1(C)` over all (W_Q, W_K) of Frobenius norm at most r.
 
     :math:`C=\mathbb E\frac1T\sum_t(AX)_tZ_t^\top`. Three bounds, each proved in Chapter 4, of which
-    the least is returned. With :math:`m_t=\max_{u\le t}\|x_u\|`, the causal mean :math:`\bar x_t`, and
-    :math:`\delta_t\ge\|(AX)_t-\bar x_t\|`:
+    the least is returned. With :math:`m_t=\max_{u\le t}\|x_u\|`, the causal mean
+    :math:`\bar x_t`, and :math:`\delta_t\ge\|(AX)_t-\bar x_t\|`:
 
     1. :math:`\sqrt{\mathbb E[m\|Z\|]\;\lambda_1(\mathbb E[m\,ZZ^\top/\|Z\|])}`, never more than
        :math:`\mathbb E[m\|Z\|]`;
@@ -103,10 +104,12 @@ def correlation_bound(X, Z, radius: float, k: int) -> float:
        \lambda_1(\mathbb E[\delta\,ZZ^\top/\|Z\|])}`;
     3. the same with directions: :math:`\sigma_1(\mathbb E\,\bar xZ^\top)+
        \sqrt{\lambda_1(\mathbb E[\|Z\|\kappa Q])\;\lambda_1(\mathbb E[\kappa ZZ^\top/\|Z\|])}`,
-       where :math:`\kappa_t=\tanh(g_t/2)`, :math:`Q_t=2\sum_{u\le t}(x_u-\bar x_t)(x_u-\bar x_t)^\top`.
+       where :math:`\kappa_t=\tanh(g_t/2)`,
+       :math:`Q_t=2\sum_{u\le t}(x_u-\bar x_t)(x_u-\bar x_t)^\top`.
 
     Scores of two visible tokens differ by at most
-    :math:`2g_t=r^2\|x_t\|\operatorname{diam}_t/\sqrt k`, so the attended token is within :math:`\tanh(g_t/2)\operatorname{diam}_t` of the causal mean.
+    :math:`2g_t=r^2\|x_t\|\operatorname{diam}_t/\sqrt k`, so the attended token is within
+    :math:`\tanh(g_t/2)\operatorname{diam}_t` of the causal mean.
 
     Parameters
     ----------

@@ -1,10 +1,11 @@
 r"""One causal self-attention layer whose heads are particles, and its cross-entropy risk.
 
-A head is :math:`\theta=(W_Q,W_K,W_V,W_O)`. On tokens :math:`X\in\mathbb R^{T\times d}` it contributes the
-logits :math:`\varphi(X;\theta)=A\,X\,W_VW_OW_U`, with A the row-softmax of
-:math:`XW_Q(XW_K)^\top/\sqrt k` under the causal mask; a measure :math:`\mu` over heads predicts with
-:math:`f(X;\mu)=\int\varphi\,d\mu`. :func:`features` states this formula; :class:`AttentionRisk`
-computes the risk, its first variation and its gradient for many heads at once.
+A head is :math:`\theta=(W_Q,W_K,W_V,W_O)`. On tokens :math:`X\in\mathbb R^{T\times d}` it
+contributes the logits :math:`\varphi(X;\theta)=A\,X\,W_VW_OW_U`, with A the row-softmax of
+:math:`XW_Q(XW_K)^\top/\sqrt k` under the causal mask; a measure :math:`\mu` over heads predicts
+with :math:`f(X;\mu)=\int\varphi\,d\mu`. :func:`features` states this formula;
+:class:`AttentionRisk` computes the risk, its first variation and its gradient for many heads at
+once.
 """
 
 from __future__ import annotations
@@ -275,8 +276,9 @@ class AttentionRisk(Functional):
               \qquad f_t(X;\mu)=\int\varphi_t(X;\theta)\,d\mu(\theta)
 
     in nats per token (equations (8) to (10)). The population is the finite set of sequences.
-    Its first variation is :math:`\Psi(\theta;\mu)=\mathbb E\frac1T\sum_t\langle p_t-y_t,\varphi_t\rangle`
-    (equation (11)) and :math:`G=\nabla_\theta\Psi` its gradient (equation (13)).
+    Its first variation is
+    :math:`\Psi(\theta;\mu)=\mathbb E\frac1T\sum_t\langle p_t-y_t,\varphi_t\rangle` (equation (11))
+    and :math:`G=\nabla_\theta\Psi` its gradient (equation (13)).
 
     Parameters
     ----------
@@ -474,7 +476,7 @@ class AttentionLocal:
         return G
 
     def correlation(self, theta) -> np.ndarray:
-        r"""Matrix :math:`C=\mathbb E\frac1T\sum_t(AX)_t^\top Z_t^\top` of the attention of each head.
+        r"""Matrix :math:`C=\mathbb E\frac1T\sum_t(AX)_t^\top Z_t^\top` of each head's attention.
 
         It gives :math:`\Psi(\theta;\mu)=\langle W_VW_O,C\rangle`: the first variation is linear in
         the value map once (W_Q, W_K) is fixed. Shape (n, D) to (n, d, d).

@@ -16,7 +16,6 @@ from reference import Program, make
 from scipy.optimize import minimize
 
 from mfbook import bounds
-from mfbook.bounds import approximation
 from mfbook.attention import (
     AttentionRisk,
     HeadShape,
@@ -25,6 +24,7 @@ from mfbook.attention import (
     softmax,
     softmax_jacobian,
 )
+from mfbook.bounds import approximation
 from mfbook.derivatives import derivative_norms, directional_derivatives, largest_derivative
 from mfbook.measure import Measure
 from mfbook.space import Sphere
@@ -315,7 +315,10 @@ def test_hessian_bound_is_the_eigenvalue_of_the_form():
 # ---------------------------------------------------------------- growth and drift
 
 
-def small_risk(seed, S=4, T=5, d=3, V=4, shape=HeadShape(3, 2, 2)):
+TWO_BY_TWO = HeadShape(3, 2, 2)
+
+
+def small_risk(seed, S=4, T=5, d=3, V=4, shape=TWO_BY_TWO):
     rng = np.random.default_rng(seed)
     X, W_U = rng.normal(size=(S, T, d)), rng.normal(size=(d, V))
     Y = np.eye(V)[rng.integers(V, size=(S, T))]
@@ -323,8 +326,8 @@ def small_risk(seed, S=4, T=5, d=3, V=4, shape=HeadShape(3, 2, 2)):
 
 
 def norm_sums(shape, heads):
-    Q, K, V, O = (np.linalg.norm(W, axis=(1, 2)) for W in shape.split(heads))
-    return V + O, Q + K
+    W_Q, W_K, W_V, W_O = (np.linalg.norm(W, axis=(1, 2)) for W in shape.split(heads))
+    return W_V + W_O, W_Q + W_K
 
 
 @given(

@@ -246,8 +246,8 @@ def test_gradient_refuses_sizes_that_do_not_fit():
     X, Y, W_U, shape = data({}, 2, 1)
     theta = laid_out(heads(4, 6, shape).reshape(2, 3, -1))
     for args in (
-        (theta[1:], X, Y, W_U), (theta[:, 1:], X, Y, W_U), (theta, X[..., 1:], Y, W_U), (theta, X, Y[..., 1:], W_U),
-        (theta, X, Y, W_U[1:]),
+        (theta[1:], X, Y, W_U), (theta[:, 1:], X, Y, W_U), (theta, X[..., 1:], Y, W_U),
+        (theta, X, Y[..., 1:], W_U), (theta, X, Y, W_U[1:]),
     ):  # fmt: skip
         with pytest.raises(ValueError):
             ensemble_gradient(*args, shape)

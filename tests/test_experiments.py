@@ -1,4 +1,4 @@
-"""The experiments whose results are stored: their rows, their files, and that a stale file shows."""
+"""The experiments whose results are stored: their rows, their files, and a file that is stale."""
 
 import json
 import re

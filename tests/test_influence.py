@@ -13,10 +13,8 @@ from mfbook.transport import direction, distance_to, saturated
 
 def slope(F, mu, tilt, t, quantity, h=1e-3):
     """Derivative of a quantity of the flow along a mixture, by a central difference."""
-    ends = [
-        gradient_flow(F, Measure(mu.atoms, mu.weights + s * tilt), [0, t], rtol=1e-9, atol=1e-11).end
-        for s in (h, -h)
-    ]  # fmt: skip
+    starts = [Measure(mu.atoms, mu.weights + s * tilt) for s in (h, -h)]
+    ends = [gradient_flow(F, start, [0, t], rtol=1e-9, atol=1e-11).end for start in starts]
     up, down = (F(e) if quantity is None else e.integrate(quantity(e.atoms)) for e in ends)
     return (up - down) / (2 * h)
 

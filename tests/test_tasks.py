@@ -8,12 +8,12 @@ import re
 import textwrap
 from collections import Counter
 from dataclasses import replace
+from pydoc_data.topics import topics
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydoc_data.topics import topics
 from scipy.special import rel_entr
 
 from mfbook.attention import HeadShape, attention_weights, features, softmax

@@ -1,0 +1,38 @@
+r"""Does a stationary measure stay, how fast is it reached, and is it optimal?
+
+Everything here needs only ``F.at(mu)``: second derivatives of a functional are complex steps of
+its gradient, exact to rounding. Section 6 of the paper asks for rates (:func:`kl_fit` and what
+follows it) and for boundedness (:func:`radial_drift`), Section 7 for stability
+(:func:`dirac_stability`, :func:`atomic_stability`, :func:`strong_monotonicity`), Section 8 for
+optimality (:func:`stationarity`, :func:`best_alternative`).
+"""
+
+from .atomic import AtomicStability, atomic_stability, second_variation
+from .dirac import DiracStability, dirac_stability
+from .monotone import CurvatureMargin, Monotonicity, curvature_margin, strong_monotonicity
+from .radial import RadialDrift, radial_drift
+from .rates import KLFit, kl_constant, kl_envelope, kl_fit, kl_length
+from .support import Alternative, Stationarity, best_alternative, stationarity
+
+__all__ = [
+    "Alternative",
+    "AtomicStability",
+    "CurvatureMargin",
+    "DiracStability",
+    "KLFit",
+    "Monotonicity",
+    "RadialDrift",
+    "Stationarity",
+    "atomic_stability",
+    "best_alternative",
+    "curvature_margin",
+    "dirac_stability",
+    "kl_constant",
+    "kl_envelope",
+    "kl_fit",
+    "kl_length",
+    "radial_drift",
+    "second_variation",
+    "stationarity",
+    "strong_monotonicity",
+]

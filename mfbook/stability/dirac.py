@@ -1,0 +1,152 @@
+r"""Synchronised heads: when a point mass is stationary, and what happens near it.
+
+At :math:`\delta_{\theta^*}` two matrices decide everything,
+
+.. math:: H=\nabla^2\frac{\delta F}{\delta\mu}(\theta^*;\delta_{\theta^*}),\qquad
+          K=\partial_\mu\nabla\frac{\delta F}{\delta\mu}\succeq0,\qquad
+          H+K=\nabla^2_\theta F(\delta_\theta)\big|_{\theta^*}.
+
+Particles near :math:`\theta^*` satisfy :math:`\dot\eta_i=-H\eta_i-K\bar\eta` to first order: their
+mean moves with H + K, their deviations from the mean with H.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import _validate as validate
+from ..measure import Measure
+from .atomic import atomic_stability, calling, functional, precision
+
+__all__ = ["DiracStability", "dirac_stability"]
+
+
+@dataclass(frozen=True, eq=False)
+class DiracStability:
+    r"""The linear theory of a stationary point mass.
+
+    Attributes
+    ----------
+    theta : array, shape (D,)
+    H, K : array, shape (D, D)
+        :math:`H+K` is the translation Hessian of equation (59).
+    deviations, translations : array, shape (n,)
+        Eigenvalues of H and of H + K on the tangent space, increasing.
+    split_direction, translation_direction : array, shape (D,)
+        Unit eigenvectors of the least eigenvalue of each.
+    gradient_norm : float
+        How stationary it is.
+    tolerance : float
+        An eigenvalue of at most this size counts as zero.
+    """
+
+    theta: np.ndarray
+    H: np.ndarray
+    K: np.ndarray
+    deviations: np.ndarray
+    translations: np.ndarray
+    split_direction: np.ndarray
+    translation_direction: np.ndarray
+    gradient_norm: float
+    tolerance: float
+
+    @property
+    def H_tr(self) -> np.ndarray:
+        """Translation Hessian H + K (equation (59))."""
+        return self.H + self.K
+
+    @property
+    def split_rate(self) -> float:
+        """Rate at which deviations grow, minus the least eigenvalue of H (negative: decay)."""
+        return -float(self.deviations[0])
+
+    @property
+    def translation_rate(self) -> float:
+        """Rate at which the mean leaves, minus the least eigenvalue of H + K."""
+        return -float(self.translations[0])
+
+    @property
+    def verdict(self) -> str:
+        """What the linear theory says.
+
+        ``"stable"``: H is positive definite, Theorem 7.5 applies. ``"translation"``: H + K has a
+        negative direction, Theorem 7.8 applies. ``"splitting"``: only H has one. ``"neutral"``:
+        neither, and one of them is singular: first order decides nothing.
+        """
+        if self.translations[0] < -self.tolerance:
+            return "translation"
+        if self.deviations[0] < -self.tolerance:
+            return "splitting"
+        least = min(self.deviations[0], self.translations[0])
+        return "stable" if least > self.tolerance else "neutral"
+
+
+def dirac_stability(
+    F, theta, *, stationary: float = 1e-7, tolerance: float = 1e-9
+) -> DiracStability:
+    r"""Stability of the point mass at ``theta`` under the gradient flow of F (Section 7.2).
+
+    Parameters
+    ----------
+    F : functional
+        Any one that accepts complex points and atoms.
+    theta : array_like, shape (D,)
+        A stationary point: :math:`\nabla\delta F(\theta;\delta_\theta)=0`.
+    stationary : float
+        Largest gradient norm that is accepted, relative to the size of H + K and 1.
+    tolerance : float
+        Eigenvalues of at most this size, relative to the largest and 1, count as zero. Both are
+        at least a hundred roundings of the functional, which matters in float32.
+
+    Returns
+    -------
+    DiracStability
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the point is not stationary (the message has its gradient norm), lies on the boundary
+        of a ball, or complex steps disagree with central differences.
+
+    Notes
+    -----
+    ``"stable"`` is Theorem 7.5, ``"translation"`` Theorem 7.8. The rates are those of the linear
+    theory; the paper's theorem gives every rate below ``-split_rate``.
+
+    Examples
+    --------
+    >>> from mfbook.confinement import Anchor
+    >>> report = dirac_stability(Anchor(2.0, [1.0, 0.0]), [1.0, 0.0])
+    >>> report.verdict, report.deviations
+    ('stable', array([2., 2.]))
+    """
+    functional(F)
+    theta = validate.array(theta, "theta", ("D",)).astype(float)
+    stationary = validate.positive(stationary, "stationary")
+    tolerance = validate.positive(tolerance, "tolerance")
+    with calling("theta"):
+        report = atomic_stability(F, Measure.dirac(theta))
+    H, K = report.H[0], report.K[0, 0]
+    # not below 1: where everything cancels the eigenvalues are roundings, and all of one size
+    size = max(1.0, np.abs(report.deviations).max(), np.abs(report.collective).max())
+    rounding = 100 * precision(F, report.gradient.dtype)
+    norm = float(np.linalg.norm(report.gradient[0]))
+    if not norm <= max(stationary, rounding) * size:
+        raise ValueError(
+            f"theta: expected a stationary point, where the gradient of the first variation "
+            f"vanishes, got gradient norm {norm:.3g}"
+        )
+    # on a space with constraints, normal directions have eigenvalue zero and are left out
+    split = _lowest(H, report.modes[:, 0])
+    return DiracStability(
+        validate.frozen(theta), H, K, report.deviations[0], report.collective, split,
+        report.modes[0, 0], norm, float(max(tolerance, rounding) * size),
+    )  # fmt: skip
+
+
+def _lowest(H, basis) -> np.ndarray:
+    """Unit vector in the span of the orthonormal rows of ``basis`` with the least form of H."""
+    _, vectors = np.linalg.eigh(basis @ H @ basis.T)
+    return vectors[:, 0] @ basis

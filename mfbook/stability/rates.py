@@ -1,0 +1,209 @@
+r"""Rates of convergence from a Kurdyka-Lojasiewicz inequality (Theorem 6.10).
+
+With :math:`E=F(\mu_\tau)-F_\infty` and the dissipation :math:`\mathcal D=-dE/d\tau`, the inequality
+is :math:`\mathcal D\ge cE^{2\alpha}` with :math:`\alpha\in[\frac12,1)`. The exponent decides the
+rate: exponential for :math:`\alpha=\frac12`, algebraic above.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t as student
+
+from .. import _validate as validate
+
+__all__ = ["KLFit", "kl_constant", "kl_envelope", "kl_fit", "kl_length"]
+
+
+@dataclass(frozen=True, eq=False)
+class KLFit:
+    r"""Exponent and constant of :math:`\mathcal D\approx cE^{2\alpha}` along a trajectory.
+
+    Attributes
+    ----------
+    alpha : float
+        Half the slope of log D on log E.
+    interval : (float, float)
+        95 % t-interval from the slopes of the blocks.
+    c : float
+        Largest constant with :math:`\mathcal D\ge cE^{2\alpha}` at all points of the fit, with this
+        ``alpha``.
+    slopes : array, shape (blocks,)
+        Slope of log D on log E in each block, in their order; a trend among them says that there
+        is no power law yet.
+    """
+
+    alpha: float
+    interval: tuple[float, float]
+    c: float
+    slopes: np.ndarray
+
+    @property
+    def slope(self) -> float:
+        r"""Slope of log D on log E, :math:`2\alpha`."""
+        return 2 * self.alpha
+
+
+def kl_fit(gap, dissipation, *, blocks: int = 8) -> KLFit:
+    r"""Fit :math:`\log\mathcal D=\log c+2\alpha\log E` along a trajectory.
+
+    Points of one trajectory are no independent sample: residuals of the fit are curvature, not
+    noise. So the interval comes from the slopes in consecutive blocks of equally many points,
+    sorted by E: it is wide where the exponent still changes. Blocks see a trend only inside
+    themselves; a jump between them moves ``alpha`` and not the interval.
+
+    Parameters
+    ----------
+    gap : array_like, shape (n,)
+        :math:`E>0`, in the order of time; at least two points per block.
+    dissipation : array_like, shape (n,)
+        :math:`\mathcal D>0` at the same times.
+    blocks : int
+        At least 2.
+
+    Returns
+    -------
+    KLFit
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the arrays do not match, an entry is not positive, there are too few points, or E does
+        not change within a block.
+
+    Examples
+    --------
+    >>> E = np.geomspace(1.0, 1e-4, 40)
+    >>> fit = kl_fit(E, 3 * E**1.5)
+    >>> round(fit.alpha, 12), round(fit.c, 12)
+    (0.75, 3.0)
+    """
+    E, D = _pair(gap, dissipation)
+    blocks = validate.count(blocks, "blocks", least=2)
+    if len(E) < 2 * blocks:
+        raise ValueError(f"gap: expected at least {2 * blocks} points, got {len(E)}")
+    x, y = np.log(E), np.log(D)
+    parts = np.array_split(np.argsort(-x, kind="stable"), blocks)
+    for i, part in enumerate(parts):
+        if np.ptp(x[part]) == 0:
+            raise ValueError(f"gap: expected different values, all are {E[part[0]]:g} in block {i}")
+    slopes = np.array([_slope(x[part], y[part]) for part in parts])
+    half = student.ppf(0.975, blocks - 1) * slopes.std(ddof=1) / np.sqrt(blocks)
+    alpha = _slope(x, y) / 2
+    interval = (float(slopes.mean() - half) / 2, float(slopes.mean() + half) / 2)
+    return KLFit(alpha, interval, _constant(E, D, alpha), slopes)
+
+
+def kl_constant(gap, dissipation, alpha: float) -> float:
+    r"""Largest c with :math:`\mathcal D\ge cE^{2\alpha}` at all given points.
+
+    With ``alpha=0.5`` and the true infimum in the gap it is the Polyak-Lojasiewicz constant along
+    the trajectory.
+
+    Parameters
+    ----------
+    gap, dissipation : array_like, shape (n,)
+        Positive.
+    alpha : float
+        Positive. Theorem 6.10 needs [1/2, 1); a fitted one may fall a little short of it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the arrays do not match, or an argument is not positive.
+
+    Examples
+    --------
+    >>> round(kl_constant([1.0, 0.5], [2.0, 0.8], alpha=0.5), 12)
+    1.6
+    """
+    E, D = _pair(gap, dissipation)
+    return _constant(E, D, validate.positive(alpha, "alpha"))
+
+
+def kl_envelope(tau, E0: float, c: float, alpha: float) -> np.ndarray:
+    r"""Return the bound of Theorem 6.10 on the gap at times after the inequality begins.
+
+    .. math:: E\le E_0e^{-c\tau}\ (\alpha=\tfrac12),\qquad
+              E\le\big(E_0^{-(2\alpha-1)}+(2\alpha-1)c\tau\big)^{-1/(2\alpha-1)}\ (\alpha>\tfrac12)
+
+    Parameters
+    ----------
+    tau : array_like, shape (n,)
+        Rescaled time since the gap was ``E0``; not negative.
+    E0, c : float
+        Positive.
+    alpha : float
+        In [1/2, 1).
+
+    Examples
+    --------
+    >>> kl_envelope([0.0, 1.0], E0=1.0, c=2.0, alpha=0.75)
+    array([1.  , 0.25])
+    """
+    tau = validate.array(tau, "tau", ("n",))
+    if (tau < 0).any():
+        raise ValueError(f"tau: expected times >= 0, got {tau.min():g}")
+    E0, c, alpha = validate.positive(E0, "E0"), validate.positive(c, "c"), _exponent(alpha)
+    if alpha == 0.5:
+        with np.errstate(over="ignore"):
+            return E0 * np.exp(-c * tau)
+    power = 2 * alpha - 1
+    # E0 taken out and the rest in logarithms: nothing overflows however small or large they are,
+    # and nothing cancels when alpha is close to 1/2
+    with np.errstate(divide="ignore"):
+        growth = np.log(power) + np.log(c) + power * np.log(E0) + np.log(tau)
+    return E0 * np.exp(-np.logaddexp(0.0, growth) / power)
+
+
+def kl_length(E0: float, c: float, alpha: float) -> float:
+    r"""Bound on the length that is left of a path along which the inequality holds.
+
+    .. math:: \int\sqrt{\mathcal D}\,d\tau\le\frac{E_0^{1-\alpha}}{(1-\alpha)\sqrt c},
+
+    because :math:`-\frac{d}{d\tau}E^{1-\alpha}=(1-\alpha)E^{-\alpha}\mathcal D
+    \ge(1-\alpha)\sqrt c\,\sqrt{\mathcal D}`. A curve of finite length in :math:`W_2` converges.
+
+    Parameters
+    ----------
+    E0, c : float
+        Positive.
+    alpha : float
+        In [1/2, 1).
+
+    Examples
+    --------
+    >>> kl_length(1.0, 4.0, 0.5)
+    1.0
+    """
+    E0, c, alpha = validate.positive(E0, "E0"), validate.positive(c, "c"), _exponent(alpha)
+    return float(E0 ** (1 - alpha) / ((1 - alpha) * np.sqrt(c)))
+
+
+def _slope(x, y) -> float:
+    """Slope of the least-squares line."""
+    x = x - x.mean()
+    return float(x @ (y - y.mean()) / (x @ x))
+
+
+def _constant(E, D, alpha) -> float:
+    # two divisions: E to the power 2 alpha may underflow where the quotient does not
+    return float((D / E**alpha / E**alpha).min())
+
+
+def _exponent(alpha) -> float:
+    alpha = validate.positive(alpha, "alpha")
+    if not 0.5 <= alpha < 1:
+        raise ValueError(f"alpha: expected a number in [1/2, 1), got {alpha}")
+    return alpha
+
+
+def _pair(gap, dissipation):
+    E = validate.array(gap, "gap", ("n",))
+    D = validate.array(dissipation, "dissipation", (len(E),))
+    for name, values in (("gap", E), ("dissipation", D)):
+        if not (values > 0).all():
+            raise ValueError(f"{name}: expected positive numbers, got {values.min():g}")
+    return E, D

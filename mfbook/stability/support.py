@@ -1,0 +1,156 @@
+r"""What the support of a stationary measure says: stationarity and optimality.
+
+Stationary means :math:`\nabla\delta F(\theta;\mu)=0` on the support (Theorem 6.3). Optimal means
+that no alternative head has a smaller first variation (Theorem 4.3, equation (60)).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from .. import _validate as validate
+from ..certificate import frank_wolfe_gap
+from ..measure import Measure
+from .atomic import functional
+
+__all__ = ["Alternative", "Stationarity", "best_alternative", "stationarity"]
+
+
+@dataclass(frozen=True, eq=False)
+class Stationarity:
+    """How far a measure is from being stationary.
+
+    Attributes
+    ----------
+    norms : array, shape (m,)
+        Norm of the gradient of the first variation at each atom, in the directions that the
+        space allows.
+    worst : float
+        Largest norm at an atom that has weight.
+    dissipation : float
+        Mean square of the norms (equation (38)).
+    """
+
+    norms: np.ndarray
+    worst: float
+    dissipation: float
+
+
+def stationarity(F, mu: Measure) -> Stationarity:
+    r"""Test stationarity, :math:`\nabla\delta F(\theta;\mu)=0` at the atoms that have weight.
+
+    Equivalent to vanishing dissipation (Theorem 6.3, equations (40) and (41)).
+
+    Parameters
+    ----------
+    F : functional
+    mu : Measure
+
+    Returns
+    -------
+    Stationarity
+
+    Examples
+    --------
+    >>> from mfbook.confinement import Ridge
+    >>> report = stationarity(Ridge(2.0), Measure([[0.0], [1.0]]))
+    >>> report.norms, report.dissipation
+    (array([0., 2.]), 2.0)
+    """
+    functional(F)
+    validate.instance(mu, "mu", Measure)
+    v = F.space.tangent(mu.atoms, -F.at(mu).gradient(mu.atoms))
+    squares = (v * v).sum(axis=1)
+    norms = np.sqrt(squares)
+    return Stationarity(norms, float(norms[mu.weights > 0].max()), float(mu.weights @ squares))
+
+
+@dataclass(frozen=True, eq=False)
+class Alternative:
+    """The best alternative head found, and what (60) says of a measure.
+
+    Attributes
+    ----------
+    point : array, shape (D,)
+        Alternative head with the least first variation found.
+    least : float
+        First variation there.
+    values : array, shape (m,)
+        First variation at the atoms of the measure.
+    spread : float
+        Largest minus least of them over atoms with weight; zero at an optimum.
+    violation : float
+        Largest of them minus ``least``: (60) says that it is not positive.
+    found, rigorous : float
+        Both ends of the gap, the mean of ``values`` minus the minimum (Chapter 4).
+    share, gain : float
+        Weight of the alternative head in the best mixture with the measure, and by how much that
+        mixture lowers F.
+    """
+
+    point: np.ndarray
+    least: float
+    values: np.ndarray
+    spread: float
+    violation: float
+    found: float
+    rigorous: float
+    share: float
+    gain: float
+
+
+def best_alternative(F, mu: Measure, rng, **options) -> Alternative:
+    r"""Search the head that violates equation (60) most, and what adding it would gain.
+
+    Parameters
+    ----------
+    F : functional
+        Convex along mixtures, with a compact space.
+    mu : Measure
+        Atoms in the space.
+    rng : numpy.random.Generator or int
+    **options
+        Of :func:`mfbook.certificate.frank_wolfe_gap`, which is called for the search.
+
+    Returns
+    -------
+    Alternative
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong kind, an atom is outside the space, or the space of an
+        attention risk is not a ball.
+
+    Examples
+    --------
+    >>> from mfbook.confinement import Ridge
+    >>> from mfbook.space import Ball
+    >>> report = best_alternative(Ridge(1.0).on(Ball(2.0, (1,))), Measure([[1.0]]), rng=0)
+    >>> round(report.gain, 6), round(report.share, 6), report.spread
+    (0.5, 1.0, 0.0)
+    """
+    functional(F)
+    validate.instance(mu, "mu", Measure)
+    gap = frank_wolfe_gap(F, mu, rng, **options)
+    local = F.at(mu)
+    values = local.first_variation(mu.atoms)
+    least = min(float(local.first_variation(gap.point[None])[0]), float(values.min()))
+    heavy = values[mu.weights > 0]
+    evaluate = F.over_weights(np.concatenate([mu.atoms, gap.point[None]]))
+
+    def mixed(s):
+        return evaluate(np.append((1 - s) * mu.weights, s))[0]
+
+    run = minimize_scalar(mixed, bounds=(0, 1), method="bounded", options={"xatol": 1e-10})
+    start = mixed(0.0)
+    # the search looks inside the interval: either end may be better
+    share, value = min([(0.0, start), (float(run.x), run.fun), (1.0, mixed(1.0))],
+                       key=lambda pair: pair[1])  # fmt: skip
+    return Alternative(
+        gap.point, least, values, float(np.ptp(heavy)), float(heavy.max() - least), gap.found,
+        gap.rigorous, share, float(start - value),
+    )  # fmt: skip
