@@ -5,40 +5,27 @@ in one of them; it and the cells that depend on it run again, and the check has 
 assertion, for the row that the mistake is about.
 """
 
-import contextlib
 import inspect
-import io
 import sys
-from types import FunctionType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from chapter_runner import Book, changed, checks, computing, execute, flow_along, tags
 
 from mfbook.attention import AttentionRisk, cross_entropy
 from mfbook.experiments import propagation
 from mfbook.experiments import text as text_experiment
-from mfbook.flow import constant, flow
+from mfbook.flow import constant
 from mfbook.measure import Measure
 from mfbook.tasks import corpus_hash
-from tools.chapters import BOOK, read, text
+from tools.chapters import BOOK, read
 
 pytestmark = pytest.mark.slow
 
 NOTEBOOK = read(BOOK / "05-dynamics.ipynb")
-
-
-def tags(cell):
-    return cell["metadata"].get("tags", [])
-
-
-CELLS = {
-    cell["id"]: text(cell["source"])
-    for cell in NOTEBOOK["cells"]
-    if cell["cell_type"] == "code"
-    and "hide-input" not in tags(cell)
-    and not cell["id"].startswith("ex-")
-}
-CHECKS = [name for name in CELLS if name.startswith("check-")]
+CELLS = computing(NOTEBOOK)
+CHECKS = checks(CELLS)
 CORPUS = {cell["id"] for cell in NOTEBOOK["cells"] if "corpus" in tags(cell)}
 # The same cells in smaller portions: the checks hold for any row and these numbers of heads.
 SMALLER = [
@@ -46,67 +33,6 @@ SMALLER = [
     ("row", "rng.integers(len(steps_of))", "0"),
     ("w1", "np.arange(4, 11)", "np.arange(4, 9)"),
 ]
-
-
-def changed(sources, changes):
-    sources = dict(sources)
-    for cell, old, new in changes:
-        assert old in sources[cell], f"the cell {cell} does not contain {old!r}"
-        sources[cell] = sources[cell].replace(old, new)
-    return sources
-
-
-def execute(source, cell, names):
-    with contextlib.redirect_stdout(io.StringIO()):
-        exec(compile(source, cell, "exec"), names)
-
-
-class Book:
-    """The right program: what is defined before each cell, and what each cell defines."""
-
-    def __init__(self, skip):
-        self.sources = changed(CELLS, SMALLER)
-        self.names, self.before, self.made, self.holds = {}, {}, {}, {}
-        for cell in [name for name in CELLS if name not in skip]:
-            self.before[cell] = dict(self.names)
-            try:
-                execute(self.sources[cell], cell, self.names)
-            except AssertionError:
-                if cell not in CHECKS:
-                    raise
-            if cell in CHECKS:
-                self.holds[cell] = self.names["result"].holds
-            old, nothing = self.before[cell], object()
-            self.made[cell] = {
-                name: value for name, value in self.names.items()
-                if old.get(name, nothing) is not value
-            }  # fmt: skip
-
-    def put(self, known, names):
-        """Put what is known into other names; functions of the cells look there from now on."""
-        for name, value in known.items():
-            if isinstance(value, FunctionType) and value.__globals__ is self.names:
-                value = FunctionType(
-                    value.__code__, names, name, value.__defaults__, value.__closure__
-                )
-            names[name] = value
-
-    def failed_rows(self, cells, changes):
-        """Run some cells again, the last of them a check, with changes; the rows that fail."""
-        sources = changed(self.sources, [c for c in changes if not callable(c)])
-        order, names = list(self.before), {}
-        self.put(self.before[cells[0]], names)
-        for replace in filter(callable, changes):
-            names |= replace(names)
-        for cell in order[order.index(cells[0]) : order.index(cells[-1])]:
-            if cell in cells:
-                execute(sources[cell], cell, names)
-            else:
-                self.put(self.made[cell], names)
-        with pytest.raises(AssertionError):
-            names.pop("result", None)
-            execute(sources[cells[-1]], cells[-1], names)
-        return [row.what for row in names["result"].rows if not row.holds]
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +43,7 @@ def same_text():
 
 @pytest.fixture(scope="module")
 def book(same_text):
-    return Book(set() if same_text else CORPUS)
+    return Book(CELLS, SMALLER, set() if same_text else CORPUS)
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -152,15 +78,6 @@ def without_J(names):
         return local
 
     return {"without_J": replaced}
-
-
-def flow_along(field):
-    """A flow of the heads along another field."""
-
-    def gradient_flow(F, mu, times, xi=None, **options):
-        return flow(lambda x, nu: -field(F, x, nu), mu, times, F.space, xi=xi, **options)
-
-    return lambda names: {"gradient_flow": gradient_flow}
 
 
 weighted = flow_along(lambda F, x, mu: mu.size * mu.weights[:, None] * F.gradient(x, mu))

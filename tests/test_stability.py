@@ -574,12 +574,13 @@ def test_monotonicity_constant_is_a_quotient_of_its_worst_measure(near):
         quotient = worst.weights @ (force * delta).sum(axis=1) / below
         assert report.constant == pytest.approx(quotient, rel=1e-9)
         # the same number as a mean of the form (49) along the segment
-        node, weight = np.polynomial.legendre.leggauss(12)
+        node, weight = np.polynomial.legendre.leggauss(40)
         forms = [
             sum(second_variation(F, Measure(still + (1 + s) / 2 * delta, worst.weights), delta))
             for s in node
         ]
-        assert report.constant == pytest.approx(weight @ forms / 2 / below, rel=1e-8)
+        # a lone particle has a millionth of the mass: so many digits cancel in its mean
+        assert report.constant == pytest.approx(weight @ forms / 2 / below, rel=1e-6)
         assert report.constant < report.quotients.min()
         assert (report.distances <= 0.3).all() and (report.distances >= 0.3e-3).all()
 
@@ -630,13 +631,14 @@ def test_contraction_is_at_least_the_constant():
     R, _, theta = small(0)
     bare = atomic_stability(R, Measure.dirac(theta)).deviations[0, 0]
     F = anchored(R, theta, 0.5 - bare)
-    report = strong_monotonicity(F, Measure.dirac(theta), 0, 0.2, couplings=16, descents=1)
+    few = {"near": "Winf", "couplings": 16, "descents": 1}
+    report = strong_monotonicity(F, Measure.dirac(theta), 0, 0.2, **few)
     constant, worst = report.constant, report.worst
     assert 0.2 < constant < 0.5
     times, rng = np.linspace(0, 4, 9), np.random.default_rng(5)
     for n in (1, 2, 6):
         delta = rng.normal(size=(n, len(theta)))
-        delta *= 0.2 / np.sqrt((delta**2).sum(axis=1).mean())
+        delta *= 0.2 / np.sqrt((delta**2).sum(axis=1).max())
         run = gradient_flow(F, Measure(theta + delta), times)
         distance = np.sqrt(((run.atoms - theta) ** 2).sum(axis=2).mean(axis=1))
         assert (distance <= distance[0] * np.exp(-constant * times) * (1 + 1e-6)).all()
@@ -651,7 +653,8 @@ def test_margin_bounds_the_constant_of_attention():
     R, _, theta = small(0)
     F = anchored(R, theta, 6.0)
     margin = curvature_margin(F, theta, 0, 0.05, samples=12)
-    found = strong_monotonicity(F, Measure.dirac(theta), 0, 0.02, couplings=8, descents=1)
+    few = {"near": "Winf", "couplings": 8, "descents": 1}
+    found = strong_monotonicity(F, Measure.dirac(theta), 0, 0.02, **few)
     assert 0 < margin.margin <= found.constant
     report = dirac_stability(F, theta)
     # the first sample is the centre

@@ -6,9 +6,12 @@ as a PNG. Colours and line styles mean the same thing throughout the book: see `
 
 from .assumptions import curvature_shares, derivative_bounds, profile_runs
 from .charts import attention_maps, curves, rates, scatter
+from .discussion import phase_space, predictors, support_values
 from .dynamics import bound_cloud, grid_map, panels, particles
 from .frames import frames
+from .long_time import imbalance
 from .model import head_view, hessian_blocks, prediction_map, sensitivity, two_paths
+from .stability import cloud, phase_diagram, regimes, verdicts
 from .static import boosting_rounds, excess_distribution, excess_rates
 from .style import ROLES, Picture, Role, drawing, new_figure
 
@@ -19,6 +22,7 @@ __all__ = [
     "attention_maps",
     "boosting_rounds",
     "bound_cloud",
+    "cloud",
     "curvature_shares",
     "curves",
     "derivative_bounds",
@@ -29,13 +33,20 @@ __all__ = [
     "grid_map",
     "head_view",
     "hessian_blocks",
+    "imbalance",
     "new_figure",
     "panels",
     "particles",
+    "phase_diagram",
+    "phase_space",
     "prediction_map",
+    "predictors",
     "profile_runs",
     "rates",
+    "regimes",
     "scatter",
     "sensitivity",
+    "support_values",
     "two_paths",
+    "verdicts",
 ]

@@ -26,6 +26,8 @@ __all__ = ["CurvatureMargin", "Monotonicity", "curvature_margin", "strong_monoto
 
 #: Least distance of a coupling, as a share of the radius.
 NEAREST = 1e-3
+#: Share of its atom's mass that a lone particle has in the search.
+LITTLE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +61,12 @@ def strong_monotonicity(
     r"""Least quotient of (45) over couplings of measures near ``mu`` with ``mu`` itself.
 
     Every atom is split into ``parts`` particles with random weights and displacements, at
-    distances between ``radius / 1000`` and ``radius``. From the lowest quotients, and from the
-    lowest direction of the linearised flow at the least distance, gradient descent goes on within
-    these distances. Parts stay coupled to the atom that they come from. For a point mass these are
-    all couplings; for several atoms the constant is one *at fixed weights* (with every coupling
-    there is none that is positive, Chapter 7).
+    distances between ``radius / 1000`` and ``radius``. From the lowest quotients, from the lowest
+    direction of the linearised flow at the least distance, and from one particle that has a
+    millionth of its atom's mass, gradient descent goes on within these distances. Parts stay
+    coupled to the atom that they come from. For a point mass these are all couplings; for several
+    atoms the constant is one *at fixed weights* (with every coupling there is none that is
+    positive, Chapter 7).
 
     Parameters
     ----------
@@ -140,6 +143,9 @@ def strong_monotonicity(
         delta, w = _lowest(F, mu, parts)
         delta = delta * (radius * NEAREST / extent(delta, w))
         tried.append((quotient(delta, w)[0], radius * NEAREST, delta, w))
+        if parts > 1:
+            delta, w = _lone(F, mu, rng, radius, near, parts, descents, maxiter)
+            tried.append((quotient(delta, w)[0], extent(delta, w), delta, w))
     least, _, *worst = min([ranked[0], *tried], key=lambda start: start[0])
     for _, _, delta, w in tried:
         if near == "W2":
@@ -176,6 +182,38 @@ def _lowest(F, mu, parts):
     delta[j * parts] = np.linalg.eigh(report.H[j])[1][:, 0]
     delta[j * parts + 1] = -delta[j * parts]
     return delta / np.sqrt(w @ (delta * delta).sum(axis=1)), w
+
+
+def _lone(F, mu, rng, radius, near, parts, descents, maxiter):
+    """One particle of little weight, displaced to where the others' field holds it least."""
+    local, w = F.at(mu), np.repeat(mu.weights / parts, parts)
+    rest = local.gradient(mu.atoms)
+    j = int(rng.choice(mu.size, p=mu.weights))
+    # within the radius in W2, a particle of small mass may be far away
+    reach = radius if near == "Winf" else radius / np.sqrt(LITTLE)
+    ball = Ball(reach, (mu.dim,))
+
+    def objective(q):
+        y, back = ball.chart(q[None])
+        d = y[0]
+        force = local.gradient((mu.atoms[j] + d)[None])[0] - rest[j]
+        second = local.gradient((mu.atoms[j] + d * (1 + 1j * TINY))[None])[0].imag / TINY
+        value = force @ d / (d @ d)
+        return value, back(((force + second - 2 * value * d) / (d @ d))[None])[0]
+
+    directions = rng.normal(size=(2 * descents, mu.dim))
+    directions *= 0.5 * reach / np.linalg.norm(directions, axis=1, keepdims=True)
+    runs = [
+        minimize(objective, q, jac=True, method="L-BFGS-B", options={"maxiter": maxiter})
+        for q in ball.unchart(directions)
+    ]
+    best = min(runs, key=lambda run: run.fun)
+    delta = np.zeros((mu.size * parts, mu.dim))
+    delta[j * parts] = ball.chart(best.x[None])[0][0]
+    group = slice(j * parts, (j + 1) * parts)
+    w[group] = mu.weights[j] * (1 - LITTLE) / (parts - 1)
+    w[j * parts] = mu.weights[j] * LITTLE
+    return delta, w
 
 
 @dataclass(frozen=True)

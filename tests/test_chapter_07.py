@@ -1,0 +1,532 @@
+"""The checks of Chapter 7 fail for wrong programs.
+
+The cells of the notebook run once, in their order. For a wrong program a plausible mistake is made
+in one of them, or in the part of the package that it calls; the cells that depend on it run again,
+and the check has to end in its assertion, for the row that the mistake is about.
+"""
+
+from dataclasses import replace
+from types import FunctionType, SimpleNamespace
+
+import numpy as np
+import pytest
+from chapter_runner import Book, checks, computing, flow_along
+from scipy.linalg import block_diag
+
+from mfbook.attention import features, softmax
+from mfbook.confinement import Anchor
+from mfbook.functional import Functional
+from mfbook.measure import Measure
+from mfbook.stability import atomic_stability, dirac_stability, strong_monotonicity
+from mfbook.stability import second_variation as right_variation
+from tools.chapters import BOOK, read
+
+pytestmark = pytest.mark.slow
+
+CELLS = computing(read(BOOK / "07-stability.ipynb"))
+CHECKS = checks(CELLS)
+# The same cells in smaller portions: fewer clouds, tasks and starts, and only what is checked.
+SMALLER = [
+    ("linear", "[1e-2, 1e-3, 1e-4]", "[1e-3, 1e-4]"),
+    ("spectra", "[0.03, 0.06, 0.15, 0.3, 0.42, 0.6, 0.8, 0.95]", "[0.03, 0.3, 0.8]"),
+    ("phase", "(0.25, 0.6, 0.95, 1.3)", "(0.6,)"),
+    ("t75", "range(13)", "range(10, 13)"),
+    ("t78", "np.arange(2, 7)", "np.arange(3, 5)"),
+    ("t71", "3.0, 10.0, 30.0, 100.0", "100.0"),
+    ("t71-flow", "range(8)", "range(4, 6)"),
+    ("far", "rtol=1e-5", "rtol=1e-4"),
+    ("two-atoms", "rtol=1e-6", "rtol=1e-4"),
+    ("r72", "samples=24", "samples=8"),
+    ("r72", "couplings=16, descents=2,", "couplings=4, descents=1,"),
+    ("check-7-4", "range(300)", "range(30)"),
+    ("splitting", "[0, 250], rtol=1e-8", "[0, 250], rtol=1e-5"),
+    ("specialisation", "(0.1, 0.25)", "(0.25,)"),
+    ("specialisation", "range(3)", "range(2)"),
+    ("end", "rtol=1e-6", "rtol=1e-3"),
+    ("condensation", "range(6)", "range(2)"),
+    ("order", "rtol=1e-5", "rtol=1e-2"),
+    ("global", "(2.0, 4.0, 8.0, 16.0)", "(8.0,)"),
+    ("global", "starts=32", "starts=8"),
+    ("infimum", "range(2)", "range(1)"),
+    ("infimum", "range(3)", "range(1)"),
+    ("uniform", "(2.0, 4.0, 8.0)", "(8.0,)"),
+]
+
+
+@pytest.fixture(scope="module")
+def book():
+    return Book(CELLS, SMALLER)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_right_program_passes(book, check):
+    assert book.holds[check]
+
+
+# ---------------------------------------------------------------- replaced names
+
+
+def other_matrices(change, *, weighted=True):
+    """Both stability reports with ``change(F, mu, H, K)`` for H and K."""
+
+    def atomic(F, mu):
+        report = atomic_stability(F, mu)
+        H, K = change(F, mu, report.H, report.K)
+        m, D = mu.atoms.shape
+        scale = np.repeat(np.sqrt(mu.weights if weighted else np.ones(m)), D)
+        K_all = K.transpose(0, 2, 1, 3).reshape(m * D, m * D)
+        blocks = block_diag(*H) + scale[:, None] * K_all * scale
+        collective, vectors = np.linalg.eigh((blocks + blocks.T) / 2)
+        modes = vectors.T.reshape(-1, m, D) / np.sqrt(mu.weights)[:, None]
+        deviations = np.linalg.eigvalsh((H + H.transpose(0, 2, 1)) / 2)
+        return replace(report, H=H, K=K, deviations=deviations, collective=collective, modes=modes)
+
+    scope = {**dirac_stability.__globals__, "atomic_stability": atomic}
+    dirac = FunctionType(dirac_stability.__code__, scope, "dirac_stability")
+    dirac.__kwdefaults__ = dirac_stability.__kwdefaults__
+    return lambda names: {"atomic_stability": atomic, "dirac_stability": dirac}
+
+
+def interaction(form):
+    """K with another matrix for the Jacobian J = diag(p) - pp^T of the softmax."""
+
+    def change(F, mu, H, K):
+        R = F.terms[0][1] if hasattr(F, "terms") else F
+        (m, D), tiny = mu.atoms.shape, 1e-30
+        moved = (mu.atoms[:, None] + 1j * tiny * np.eye(D)).reshape(m * D, D)
+        g = features(moved, R.X, R.W_U, R.shape).imag / tiny
+        p = softmax(R.logits(mu))
+        S, T, _ = p.shape
+        K = np.einsum("astv,bstv->ab", g, form(p, g)).reshape(m, D, m, D) / (S * T)
+        return H, K.transpose(0, 2, 1, 3)
+
+    return change
+
+
+identity_for_J = other_matrices(interaction(lambda p, g: g))
+diagonal_for_J = other_matrices(interaction(lambda p, g: p * g))
+K_twice = other_matrices(lambda F, mu, H, K: (H, 2 * K))
+K_with_the_other_sign = other_matrices(lambda F, mu, H, K: (H, -K))
+K_forgotten = other_matrices(lambda F, mu, H, K: (H, 0 * K))
+K_without_weights = other_matrices(lambda F, mu, H, K: (H, K), weighted=False)
+H_tr_for_H = other_matrices(lambda F, mu, H, K: (H + K[range(mu.size), range(mu.size)], 0 * K))
+
+
+@flow_along
+def each_in_its_own_field(F, x, mu):
+    return np.concatenate([F.gradient(p[None], Measure.dirac(p)) for p in x])
+
+
+def in_the_field_at_rest(names):
+    """The flow in the landscape of the stationary head: predictions do not move."""
+    return flow_along(lambda F, x, mu: F.gradient(x, names["delta"]))(names)
+
+
+uphill = flow_along(lambda F, x, mu: -F.gradient(x, mu))
+weighted_velocity = flow_along(lambda F, x, mu: mu.weights[:, None] * F.gradient(x, mu))
+
+
+def decay_without_one_half(names):
+    """Anchored decay of strength 2 lam: the force as for lam |theta - a|^2."""
+    R, theta, force = (names[name] for name in ("R", "theta", "force"))
+    return {"anchored": lambda lam: R + Anchor(2 * lam, theta + force / (2 * lam))}
+
+
+def half_the_decay(names):
+    R, theta, force = (names[name] for name in ("R", "theta", "force"))
+    return {"anchored": lambda lam: R + Anchor(lam / 2, theta + 2 * force / lam)}
+
+
+def unweighted_distance(names):
+    """Distances in W2 as if all heads had the same weight, for the last of the runs."""
+    atoms = names["run"].atoms
+    distance = np.sqrt(((atoms - names["theta"]) ** 2).sum(axis=2).mean(axis=1))
+    return {"near": [*names["near"][:-1], distance]}
+
+
+def far_along(names, scaled, times):
+    """The quotient q_0 on a ray: ``scaled`` is the scale of each parameter."""
+    theta, q_0 = names["theta"], names["q_0"]
+    rays = [sign * names["parts_0"] for sign in (1, names["flip"])]
+    far = [[scaled(s) * ray - theta for s in names["scale"]] for ray in rays]
+    return {"falls": np.min([[q_0(d)[0] * times(d) for d in ray] for ray in far], axis=0)}
+
+
+def terms_changed(change):
+    """The two terms of (49), changed."""
+    return lambda names: {
+        "second_variation": lambda F, mu, eta: change(*right_variation(F, mu, eta))
+    }
+
+
+def enemy_in_45(names):
+    """The quotient of (45) with the interaction reversed: H - K for H + K along the mean."""
+
+    class Reversed(Functional):
+        def __init__(self, F, mu):
+            self.F, self.rest = F, F.at(mu)
+
+        def at(self, mu):
+            local = self.F.at(mu)
+            return SimpleNamespace(gradient=lambda x: 2 * self.rest.gradient(x) - local.gradient(x))
+
+    def changed_quotient(F, mu, *arguments, **options):
+        return strong_monotonicity(Reversed(F, mu), mu, *arguments, **options)
+
+    return {"strong_monotonicity": changed_quotient}
+
+
+def verdicts_from_H(names):
+    """The regimes with the threshold of H for both."""
+    scales, split = names["scales"], names["thresholds"][:, 0]
+    return {
+        "predicted_regime": np.array(
+            [2 * (lam < np.interp(c, scales, split)) for c, lam, *_ in names["seen"]]
+        )
+    }
+
+
+def interaction_as_a_friend(names):
+    """What Remark 7.2 needs with -m - ell for ell - m."""
+    sampled = names["sampled"]
+    key = next(name for name in names["needed"] if "Remark 7.2" in name)
+    return {"needed": names["needed"] | {key: -sampled.ell - sampled.m}}
+
+
+def risk_alone(names):
+    """The curve of the risk without the ridge for that of what descends."""
+    run, (_, R) = names["run"], names["F"].terms[0]
+    value = np.array([R(run.measure(i)) for i in range(len(run.t))])
+    return {"run": SimpleNamespace(value=value, increase=np.diff(value).max())}
+
+
+def unmasked_features(names):
+    """Features of attention that sees the future."""
+
+    def unmasked(theta, X, W_U, shape):
+        W_Q, W_K, W_V, W_O = shape.split(theta)
+        scores = (X @ W_Q[:, None]) @ (X @ W_K[:, None]).swapaxes(-1, -2) / np.sqrt(shape.k)
+        A = np.exp(scores)
+        return (A / A.sum(axis=-1, keepdims=True)) @ X @ (W_V @ W_O @ W_U)[:, None]
+
+    return {"features": unmasked}
+
+
+def correlation(tokens=None, residual=None):
+    """The matrix of condensation from other averages of tokens, or another residual."""
+
+    def matrix(risk):
+        T = risk.X.shape[1]
+        seen = risk.X.cumsum(axis=1) / np.arange(1, T + 1)[:, None]
+        x = seen if tokens is None else tokens(risk.X)
+        r = (1 / risk.Y.shape[2] - risk.Y) if residual is None else residual(risk.Y)
+        return np.einsum("sta,stb->ab", x, r @ risk.W_U.T) / risk.X.shape[0] / T
+
+    return lambda names: {"condensation": matrix}
+
+
+# ---------------------------------------------------------------- wrong programs
+
+# Name of the mistake; the cells to run again, the last of them a check; words of the row that has
+# to fail; the mistakes: a cell with what is written there and what should be, or replaced names.
+WRONG = [
+    # means and deviations
+    ("deviations move with H + K", "linear check-linear", "deviations, stable",
+     ("linear", "rest0 @ expm(-2 * report.H)", "rest0 @ expm(-2 * report.H_tr)")),
+    ("half the time", "linear check-linear", "mean, translation",
+     ("linear", "expm(-2 *", "expm(-")),
+    ("velocity times the weight", "linear check-linear", "deviations, splitting",
+     weighted_velocity),
+    ("decay without its one half", "spectra check-linear", "heads apart", decay_without_one_half),
+    ("growth of the square", "spectra check-linear", "heads apart",
+     ("spectra", "distance = np.sqrt(", "distance = 1 * (")),
+    ("one time too early", "spectra check-linear", "heads apart",
+     ("spectra", "run.atoms[1:]", "run.atoms[:-1]")),
+    ("heads together grow with H", "setup spectra check-linear", "the same, heads together",
+     ("setup", "-bare.collective[0]", "-bare.deviations[0, 0]")),
+    ("largest eigenvalue", "setup spectra check-linear", "heads apart",
+     ("setup", "-bare.deviations[0, 0]", "-bare.deviations[0, -1]")),
+    ("verdicts from H alone", "check-linear", "verdicts", verdicts_from_H),
+    ("interaction with the other sign", "setup check-linear", "eigenvalue of K",
+     K_with_the_other_sign),
+    # equal particles
+    ("multiplicities exchanged", "particles check-7-6", "spectrum of 4",
+     ("particles", "np.repeat(bare.deviations[0], M - 1), bare.collective]",
+      "bare.deviations[0], np.repeat(bare.collective, M - 1)]")),
+    ("weights forgotten in the interaction", "particles check-7-6", "spectrum of 4",
+     K_without_weights),
+    ("four lost in a difference", "particles check-7-6", "central differences",
+     ("particles", "(4 * step**2)", "step**2")),
+    ("first variation for the risk", "particles check-7-6", "central differences",
+     ("particles", "return R(Measure.dirac(x))", "return R.first_variation(x[None], delta)[0]")),
+    ("H for H + K", "check-7-6", "central differences",
+     ("check-7-6", "- bare.K[0, 0]", "")),
+    ("identity for J in K", "setup particles check-7-6", "central differences", identity_for_J),
+    # Theorem 7.5
+    ("confinement forgotten", "check-7-5", "gradient norm at θ*",
+     ("check-7-5", "stationarity(F, delta)", "stationarity(R, delta)")),
+    ("any point accepted", "t75 check-7-5", "another point",
+     ("t75", "dirac_stability(F, wrong)", "dirac_stability(F, wrong, stationary=1e9)")),
+    ("rate of the mean", "t75 check-7-5", "largest exp",
+     ("t75", "lambda_0, clock, rng = report.deviations[0]",
+      "lambda_0, clock, rng = report.translations[0]")),
+    ("distance without its root", "t75 check-7-5", "rate of the worst pair",
+     ("t75", "np.sqrt(squares @ run.weights)", "(squares @ run.weights)")),
+    ("velocity times the weight, pair", "t75 check-7-5", "rate of the worst pair",
+     weighted_velocity),
+    ("norm over all heads", "t75 check-7-5", "largest distance",
+     ("t75", "run.atoms - theta, axis=2)", "run.atoms - theta, axis=(1, 2))")),
+    # Remark 7.7
+    ("H + K for H", "r77 check-7-7", "wᵀHw",
+     H_tr_for_H),
+    ("minus K", "r77 check-7-7", "wᵀ(H + K)w", K_with_the_other_sign),
+    ("H for H + K in the gradient", "check-7-7", "gradient at θ* + sw",
+     ("check-7-7", "report.H_tr @ w), 0", "report.H @ w), 0")),
+    ("law that stays", "r77 check-7-7", "gradient at θ* + sw",
+     ("r77", "F.gradient(moved.atoms, moved)", "F.gradient(moved.atoms, delta)")),
+    ("one head in the field at rest", "r77 check-7-7", "one head", in_the_field_at_rest),
+    ("two heads that do not see each other", "r77 check-7-7", "two heads", each_in_its_own_field),
+    # Theorem 7.8
+    ("lowest direction of H", "t78 check-7-8", "vᵀ(H + K)v",
+     ("t78", "report.translation_direction", "report.split_direction")),
+    ("rate of deviations", "t78 check-7-8", "initial speed",
+     ("t78", "report.translation_rate", "report.split_rate")),
+    ("speed in the field at rest", "t78 check-7-8", "initial speed",
+     ("t78", "Measure((theta + s * v)[None]))[0]", "delta)[0]")),
+    ("heads on both sides", "t78 check-7-8", "last increase",
+     ("t78", "Measure((theta + s_ * v)[None])", "Measure(theta + s_ * np.array([v, -v]))")),
+    ("logarithm to base ten", "t78 check-7-8", "last increase",
+     ("t78", "np.log(10) / rate", "1 / rate")),
+    # Theorem 7.1
+    ("point masses only", "t71 t71-flow check-7-1", "against λ_min(H)",
+     ("t71", '"parts": 3', '"parts": 1')),
+    ("interaction as an enemy, quotient", "t71 t71-flow check-7-1", "constant", enemy_in_45),
+    ("decay forgotten in q₀", "t71 check-7-1", "least q₀ within 1 /",
+     ("t71", "value + lam", "value")),
+    ("worst search for the best", "t71 check-7-1", "within 100",
+     ("t71", "= min(runs", "= max(runs")),
+    ("near supports for W2", "t71 check-7-1", "W₂ within 1",
+     ("t71", '("Winf", "W2")', '("Winf", "Winf")')),
+    ("sum for the mean", "t71-flow check-7-1", "minus the quotient",
+     ("t71-flow", "run.measure(j).integrate(", "np.sum(")),
+    ("distance for its square", "t71-flow check-7-1", "minus the quotient",
+     ("t71-flow", "/ distance[j] ** 2", "/ distance[j]")),
+    ("rate of the square", "t71-flow check-7-1", "largest exp",
+     ("t71-flow", "np.exp(constant * clock)", "np.exp(2 * constant * clock)")),
+    ("decay forgotten in the quotient", "t71-flow check-7-1", "least quotient",
+     ("t71-flow", "(F.gradient(x, run", "(R.gradient(x, run")),
+    # near in W2
+    ("distance for its square in q", "check-near", "power of s",
+     lambda names: far_along(names, lambda s: s, lambda d: np.linalg.norm(d))),
+    ("keys without their scale", "check-near", "power of s",
+     lambda names: far_along(names, lambda s: np.where(np.arange(12) < 6, 1, s), lambda d: 1)),
+    ("half the decay", "check-near", "λ_min(H)",
+     lambda names: {"F": half_the_decay(names)["anchored"](0.6)}),
+    ("weights forgotten in W2", "check-near", "W₂ at the start", unweighted_distance),
+    ("near support", "far check-near", "least W₂ at τ = 60",
+     ("far", "theta + 4 * rng", "theta + 0.04 * rng")),
+    # point masses only
+    ("Newton steps forgotten", "two-atoms check-dirac", "largest gradient",
+     ("two-atoms", "two = settle(rough)", "two = rough")),
+    ("risk without the decay", "two-atoms check-dirac", "left side",
+     ("two-atoms", "F.gradient(product.atoms, two)", "R.gradient(product.atoms, two)")),
+    ("field of the point mass", "two-atoms check-dirac", "left side",
+     ("two-atoms", "F.gradient(product.atoms, two)", "F.gradient(product.atoms, delta)")),
+    ("optimal for independent", "two-atoms check-dirac", "right side",
+     ("two-atoms", "np.tile(two.atoms, (2, 1))", "np.repeat(two.atoms, 2, axis=0)")),
+    ("mass moved in the denominator alone", "two-atoms check-dirac", "power of η",
+     ("two-atoms", "/ (gap @ gap)", "/ (eta * gap @ gap)")),
+    ("mass moved twice", "two-atoms check-dirac", "power of η",
+     ("two-atoms", "@ gap / (gap", "@ gap * eta / (gap")),
+    # fixed weights
+    ("weights forgotten in the blocks", "fixed check-fixed", "collective", K_without_weights),
+    ("K forgotten", "fixed check-fixed", "collective", K_forgotten),
+    ("H + K inside an atom", "fixed check-fixed", "inside atom 1", H_tr_for_H),
+    ("eigenvalue of the other atom", "fixed check-fixed", "inside atom 2",
+     ("fixed", "report.deviations[j, 0]", "report.deviations[1 - j, 0]")),
+    ("velocity times the weight, two atoms", "fixed check-fixed", "inside atom 1",
+     weighted_velocity),
+    ("interaction as an enemy", "fixed check-fixed", "min over all", K_with_the_other_sign),
+    # Remark 7.2
+    ("m + ℓ", "r72 check-7-2", "constant of (45)",
+     ("r72", "lam + sampled.m - sampled.ell", "lam + sampled.m + sampled.ell")),
+    ("decay for H alone", "r72 check-7-2", "m − ℓ",
+     ("r72", 'needed["m > ℓ, sampled (Remark 7.2)"]', "split_below")),
+    ("interaction as a friend", "check-7-2", "λ that Remark 7.2 needs", interaction_as_a_friend),
+    ("Frobenius norm of K", "check-7-2", "‖K‖",
+     ("check-7-2", "np.linalg.norm(bare.K[0, 0], 2)", "np.linalg.norm(bare.K[0, 0])")),
+    ("ball around zero", "r72 check-7-2", "against ½L²",
+     ("r72", "shape.split(theta)", "shape.split(0 * theta)")),
+    # Remark 7.3
+    ("decay forgotten", "r73 check-7-3", "at θ*",
+     ("r73", "F = anchored(0.8)", "F = R")),
+    ("H − K", "r73 check-7-3", "at θ*", K_with_the_other_sign),
+    ("factor 2 lost in the difference", "r73 check-7-3", "second difference",
+     ("r73", "- 2 * F(ends[1])", "- F(ends[1])")),
+    ("two solutions uphill", "r73 check-7-3", "two solutions", uphill),
+    # Remark 7.4
+    ("J forgotten", "r74 check-7-4", "interaction from features",
+     ("r74", "((p * u**2).sum(axis=-1) - (p * u).sum(axis=-1) ** 2)", "(u**2).sum(axis=-1)")),
+    ("second term of J forgotten", "r74 check-7-4", "interaction from features",
+     ("r74", "- (p * u).sum(axis=-1) ** 2", "")),
+    ("mask dropped", "r74 check-7-4", "interaction from features", unmasked_features),
+    ("sum over heads", "r74 check-7-4", "interaction from features",
+     ("r74", "u = pairs.integrate(features", "u = 4 * pairs.integrate(features")),
+    ("one half of Taylor's formula", "r74 check-7-4", "second differences",
+     ("r74", "/ h**2 /", "/ h**2 / 2 /")),
+    ("interaction twice", "r74 check-7-4", "second differences",
+     terms_changed(lambda c, i: (c, 2 * i))),
+    ("interaction omitted", "r74 check-7-4", "second differences",
+     terms_changed(lambda c, i: (c, 0.0))),
+    ("interaction with the other sign, form", "r74 check-7-4", "least interaction",
+     terms_changed(lambda c, i: (c, -i))),
+    ("spectrum of the blocks for the infimum", "check-7-4", "form along",
+     ("check-7-4", "fall.deviations.min()", "fall.collective.min()")),
+    ("lowest direction of the other atom", "r74 check-7-4", "form along",
+     ("r74", "fall.H[0]", "fall.H[1]")),
+    ("weights forgotten in the norm", "r74 check-7-4", "form along",
+     ("r74", "size = pairs.integrate((eta**2).sum(axis=1))", "size = (eta**2).sum()")),
+    # bare heads
+    ("blocks of H + K", "bare check-bare", "(W_V, W_V)",
+     ("bare", "single.H[n[j]", "single.H_tr[n[j]")),
+    ("blocks of H + K, outputs", "bare check-bare", "(W_O, W_O)",
+     ("bare", "single.H[n[j]", "single.H_tr[n[j]")),
+    ("spectrum of H + K", "bare check-bare", "λ_min(H) of", H_tr_for_H),
+    ("copies in the wrong clock", "bare check-bare", "rate at which",
+     ("bare", "/ apart[1]) / 4", "/ apart[1]) / 6")),
+    ("copies that do not see each other", "bare check-bare", "rate at which",
+     each_in_its_own_field),
+    ("minus K for bare heads", "bare check-bare", "λ_min(H + K)", K_with_the_other_sign),
+    ("H + K at the optimum", "check-bare", "exact optimum",
+     ("check-bare", "np.abs(exact.H)", "np.abs(exact.H_tr)")),
+    # splitting
+    ("one half lost", "splitting check-splitting", "change of the risk",
+     ("splitting", "(-gamma * s**2 / 2)", "(-gamma * s**2)")),
+    ("one of two heads moved", "splitting check-splitting", "change of the risk",
+     ("splitting", "np.array([w, -w])", "np.array([w, 0 * w])")),
+    ("rate of the mean, splitting", "splitting check-splitting", "increase of the time",
+     ("splitting", "report.split_rate", "report.translation_rate")),
+    ("logarithm of ten", "check-splitting", "increase of the time",
+     ("check-splitting", "np.log(100)", "np.log(10)")),
+    ("flow that ends too early", "splitting check-splitting", "largest difference",
+     ("splitting", "[0, 250]", "[0, 50]")),
+    ("distance at the start", "splitting check-splitting", "nearer head",
+     ("splitting", "run.end.atoms - theta", "run.atoms[0] - theta")),
+    # specialisation
+    ("queries alone", "specialisation check-specialisation", "|zᵀHz|",
+     ("specialisation", "2 * shape.blocks[0]", "shape.blocks[0]")),
+    ("ridge forgotten", "specialisation check-specialisation", "|zᵀHz|",
+     ("specialisation", "z @ report.H @ z,", "z @ (report.H - lam * np.eye(D)) @ z,")),
+    ("H + K for one head", "specialisation check-specialisation", "|zᵀHz|",
+     ("specialisation", "report.H @ z", "report.H_tr @ z")),
+    ("factor 2 of Euler's relation", "specialisation check-specialisation", "|yᵀHz",
+     ("specialisation", "+ 2 * lam", "+ lam")),
+    ("sign of the curvature", "specialisation check-specialisation", "its lower bound",
+     ("specialisation", "- s**2 * (y @", "+ s**2 * (y @")),
+    ("4 for 2 twice", "specialisation check-specialisation", "its lower bound",
+     ("specialisation", "top = 4 * lam", "top = 8 * lam")),
+    ("rate of the mean, specialisation", "specialisation check-specialisation", "its lower bound",
+     ("specialisation", "report.split_rate", "report.translation_rate")),
+    # the end of a split
+    ("one displacement for all", "end check-end", "minus the end",
+     ("end", "rng.normal(size=(8, small.size))",
+      "rng.normal(size=small.size) * np.ones((8, 1))")),
+    ("one map for the product", "end check-end", "winner",
+     ("end", "W_V @ W_O", "W_V")),
+    ("share of the mean", "check-end", "winner",
+     ("check-end", "writes[-1, leader] /", "writes[-1, leader] / 8 /")),
+    ("half the time, split", "end check-end", "second largest",
+     ("end", "np.linspace(0, 500, 51)", "np.linspace(0, 250, 51)")),
+    ("one tick for one unit of time", "check-end", "τ = 100",
+     ("check-end", "at_work[10]", "at_work[100 // 2]")),
+    ("risk without the ridge", "check-end", "largest increase", risk_alone),
+    # condensation
+    ("Frobenius norm for σ₁", "condensation check-condensation", "simulated threshold",
+     ("condensation", "share * sigma[0]", "share * np.linalg.norm(sigma)"),
+     ("condensation", "(times[2] - times[1]) / sigma[0]",
+      "(times[2] - times[1]) / np.linalg.norm(sigma)")),
+    ("second singular value", "condensation check-condensation", "simulated threshold",
+     ("condensation", "share * sigma[0]", "share * sigma[1]"),
+     ("condensation", "(times[2] - times[1]) / sigma[0]", "(times[2] - times[1]) / sigma[1]")),
+    ("twice the singular values", "condensation check-condensation", "spectrum of H",
+     ("condensation", "np.r_[sigma, -sigma]", "2 * np.r_[sigma, -sigma]")),
+    ("mask dropped in uniform attention", "condensation check-condensation",
+     "spectrum of H", correlation(tokens=lambda X: X.mean(axis=1, keepdims=True) + 0 * X)),
+    ("own token for the mean", "condensation check-condensation", "spectrum of H",
+     correlation(tokens=lambda X: X)),
+    ("labels for the residual", "condensation check-condensation", "spectrum of H",
+     correlation(residual=lambda Y: np.eye(Y.shape[2])[Y.argmax(axis=2)])),
+    ("growth of the square, zero", "condensation check-condensation", "growth rate",
+     ("condensation", "size = np.sqrt((", "size = (1 * (")),
+    ("window from the start", "condensation check-condensation", "growth rate",
+     ("condensation", "np.log(size[2] / size[1])", "np.log(size[2] / size[0])")),
+    ("ridge without its one half, order", "order check-condensation", "0.85",
+     ("order", "Ridge(share * lam_c)", "Ridge(2 * share * lam_c)")),
+    ("half the ridge", "order check-condensation", "1.3",
+     ("order", "Ridge(share * lam_c)", "Ridge(share * lam_c / 2)")),
+    # the second threshold
+    ("radius for its square", "global check-global", "proved bound",
+     ("global", "/ r**2", "/ r")),
+    ("attention that stays uniform", "global check-global", "λ* found / λ_c",
+     ("global", "for r in (8.0,)", "for r in (0.01,)")),
+    ("½ in the threshold", "global check-global", "four heads",
+     ("global", "/ r**2", "/ r**2 / 2")),
+    ("ridge forgotten, zero", "global check-global", "four heads",
+     ("global", "gradient_flow(risk + Ridge(lam)", "gradient_flow(risk")),
+    ("ridge without its one half", "global check-global", "gain",
+     ("global", "F = (risk + Ridge(lam))", "F = (risk + Ridge(2 * lam))")),
+    ("half the proved bound", "global check-global", "certified",
+     ("global", "(Z * seen).mean()", "(Z * seen).mean() / 2")),
+    # the infimum
+    ("one head of weight one", "infimum check-infimum", "least fall",
+     ("infimum", "np.full(n, 1 / M), rest", "np.full(n, 1 / n), 0 * np.array(rest)")),
+    ("sum for the mean in the ridge", "infimum check-infimum", "least fall",
+     ("infimum", "local = F.at(mu)", "local = (risk + Ridge(M * lam)).at(mu)")),
+    ("one factor of the product", "infimum check-infimum", "power of M",
+     ("infimum", "np.linalg.norm(write[2] @ write[3])", "np.linalg.norm(write[2])")),
+    ("writing divided by M", "infimum check-infimum", "power of M",
+     ("infimum", "np.linalg.norm(write[2] @ write[3])",
+      "np.linalg.norm(write[2] @ write[3]) / M")),
+    ("price for the norm", "infimum check-infimum", "growth of ‖y‖",
+     ("infimum", '"‖y‖": np.linalg.norm(y)', '"‖y‖": np.linalg.norm(y) / np.sqrt(M)')),
+    ("Frobenius norm, uniform attention", "uniform check-infimum", "σ₁/λ at zero",
+     ("uniform", "[0], 2) / lam", "[0]) / lam")),
+    ("residual of no head", "uniform check-infimum", "σ₁/λ at zero",
+     ("uniform", "uniform = np.linalg.norm(risk.at(Measure(flat))",
+      "uniform = np.linalg.norm(risk.at(Measure(0 * flat))")),
+    ("attention that stays uniform, infimum", "uniform check-infimum", "largest σ₁/λ",
+     ("uniform", "in (8.0,)", "in (0.01,)")),
+    ("ridge forgotten where all heads move", "infimum check-infimum", "all heads from random",
+     ("infimum", "local = F.at(mu)", "local = (F if n < M else risk).at(mu)")),
+    ("means move with H", "linear check-linear", "mean, splitting",
+     ("linear", "report.H_tr", "report.H")),
+    ("predictions that do not move", "linear check-linear", "mean, stable", in_the_field_at_rest),
+    ("identity for J", "linear check-linear", "mean, stable", identity_for_J),
+    ("J without its second term", "linear check-linear", "mean, stable", diagonal_for_J),
+    ("K twice", "linear check-linear", "mean, translation", K_twice),
+    ("weights forgotten in W2, clouds", "t75 check-7-5", "transport problem",
+     ("t75", "squares @ run.weights", "squares.mean(axis=1)")),
+    ("curvature of the landscape at rest", "r73 check-7-3", "minus the threshold", K_forgotten),
+    ("length of the geodesic for half of it", "r73 check-7-3", "second difference /",
+     ("r73", "(-0.05, 0, 0.05)", "(-0.1, 0, 0.1)")),
+    ("interaction as an enemy, four particles", "check-7-4", "four particles",
+     K_with_the_other_sign),
+    ("4 lost", "specialisation check-specialisation", "least form",
+     ("specialisation", "top = 4 * lam", "top = 2 * lam")),
+    ("writing for attending", "infimum check-infimum", "price of attending",
+     ("infimum", "y, z = halves", "z, y = halves")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "cells, row, changes", [pytest.param(c.split(), r, w, id=name) for name, c, r, *w in WRONG]
+)
+def test_wrong_program_fails(book, cells, row, changes):
+    failed = book.failed_rows(cells, changes)
+    assert any(row in what for what in failed), failed
+
+
+def test_every_check_has_two_wrong_programs():
+    last = [cells.split()[-1] for _, cells, *_ in WRONG]
+    assert set(CHECKS) == set(last)
+    assert min(last.count(check) for check in CHECKS) >= 2

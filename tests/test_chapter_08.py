@@ -1,0 +1,221 @@
+"""The checks of Chapter 8 fail for wrong programs.
+
+The cells of the notebook run once, in their order. For a wrong program a plausible mistake is made
+in one of them; it and the cells that depend on it run again, and the check has to end in its
+assertion, for the row that the mistake is about.
+"""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from chapter_runner import Book, checks, computing
+
+from mfbook import layers
+from mfbook.functional import check_functional
+from mfbook.measure import Measure, mixture
+from tools.chapters import BOOK, read
+
+pytestmark = pytest.mark.slow
+
+NOTEBOOK = read(BOOK / "08-discussion.ipynb")
+CELLS = computing(NOTEBOOK)
+CHECKS = checks(CELLS)
+# The same cells in smaller portions.
+SMALLER = [
+    ("scaling", "partitions=3", "partitions=2"),
+    ("adam-rates", "np.linspace(0, 8, 65)", "np.linspace(0, 4, 33)"),
+]
+
+
+@pytest.fixture(scope="module")
+def book():
+    return Book(CELLS, SMALLER)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_right_program_passes(book, check):
+    assert book.holds[check]
+
+
+# ---------------------------------------------------------------- replaced names
+
+
+def heads_added_without_correction(names):
+    """Boosting that adds random heads at a fixed share."""
+
+    def boost(F, mu, rng, rounds, **options):
+        heads = Measure(F.space.sample(np.random.default_rng(rng), rounds))
+        return SimpleNamespace(measure=mixture(mu, heads, 0.2))
+
+    return {"boost": boost}
+
+
+def mean_over_words(names):
+    """The squared distance of features averaged over the 29 characters, not summed."""
+    return {"text_pair": [{**e, "sure": 29 * e["sure"]} for e in names["text_pair"]]}
+
+
+def boosted_for_trained(names):
+    """Values of psi of the boosted heads at the weights before."""
+    first = names["text_pair"][0]
+    return {"text_pair": [first, first]}
+
+
+def speed_summed_over_heads(names):
+    return {"integral": 16 * names["integral"]}
+
+
+def consistency_of(Layer):
+    """check_functional of two layers with another pull-back."""
+
+    def replace(names):
+        right = layers._Layer
+        layers._Layer = Layer
+        try:
+            return {"consistent": check_functional(names["two"], names["stacked"], 872)}
+        finally:
+            layers._Layer = right
+
+    return replace
+
+
+class ValuesAlone(layers._Layer):
+    """Layer 2 passes the gradient on through its values, not through its scores."""
+
+    def pull_tokens(self, dual):
+        P, _ = self._pull_scores(dual)
+        return self.A.swapaxes(2, 3) @ P
+
+
+class NoScale(layers._Layer):
+    """The root of k forgotten in the pull-back."""
+
+    def _pull_scores(self, dual):
+        P, dS = super()._pull_scores(dual)
+        return P, dS * np.sqrt(self.shape.k)
+
+
+def same_errors_for_all(names):
+    errors = np.array(names["layer_errors"])
+    sizes = names["layer_sizes"]
+    x = np.log(sizes) - np.log(sizes).mean()
+    summed = errors[:, 0] * sizes  # the risk of the sum of the heads of a group
+    return {"layer_slope": x @ np.log(summed) / (x @ x)}
+
+
+def layers_exchanged(names):
+    """The excess of one layer where that of two should stand."""
+    return {"excess_of": names["excess_of"][:, ::-1]}
+
+
+def rate_for_time(names):
+    """Correlations with the speed of convergence instead of its time."""
+    return {"verdicts": {k: (-a, -c, -b) for k, (a, b, c) in names["verdicts"].items()}}
+
+
+# ---------------------------------------------------------------- wrong programs
+
+# Name of the mistake; the cells to run again, the last of them a check; words of the row that has
+# to fail; the mistakes: a cell with what is written there and what should be, or replaced names.
+WRONG = [
+    ("heads before the end of training", "general check-general", "one trained head: largest",
+     ("general", "stationarity(R, mu) for", "stationarity(R, runs.measure(1)) for")),
+    ("gain for gap", "check-general", "one trained head: gap",
+     ("check-general", "alone[name].found", "alone[name].gain")),
+    ("factor r forgotten in W_V", "echo check-60", "optimum: largest violation",
+     ("echo", "r * b[:, :, None]", "b[:, :, None]")),
+    ("labels of the next word", "echo check-60", "optimum: largest violation",
+     ("echo", "np.repeat(np.eye(V)[:", "np.repeat(np.roll(np.eye(V), 1, 0)[:")),
+    ("weights ignored", "echo check-60", "unequal weights: violation",
+     ("echo", "[0.6, 0.2, 0.2]", "[1 / 3, 1 / 3, 1 / 3]")),
+    ("difference over one step", "check-60", "unequal weights: dR",
+     ("check-60", "/ (2 * step)", "/ step")),
+    ("bounds of the gain exchanged", "check-trained", "teacher, trained: gain against the gap",
+     ("check-trained", "a.gain, a.found, 1e-10", "a.found, a.gain, 1e-10")),
+    ("heads on the boundary counted", "trained check-trained", "teacher, trained: heads",
+     ("trained", "< (1 - 1e-6)", "> (1 - 1e-6)")),
+    ("stopped while heads are inside", "trained check-trained", "copy, trained: heads",
+     ("trained", "ball(2.0)), 0.5, 400", "ball(2.0)), 0.5, 4")),
+    ("boosting without correction", "trained check-trained", "spread of Ψ, rounded",
+     heads_added_without_correction),
+    ("mean over words", "check-trained-text", "guarantees", mean_over_words),
+    ("boosted law not used", "check-trained-text", "spread of Ψ, rounded", boosted_for_trained),
+    ("factor 2 of physical time", "check-pl", "one time to the next",
+     ("check-pl", "c = kl_constant(", "c = 2 * kl_constant(")),
+    ("dissipation summed over heads", "check-pl", "∫ D/E", speed_summed_over_heads),
+    ("D for its root", "check-pl", "slope of D/E in their size",
+     ("check-pl", "np.log(small_quotient)", "np.log(small_quotient) / 2")),
+    ("imbalance of norms, not squares", "check-pl", "2ab|c|",
+     ("check-pl", "2 * least_A * least_B * imbalance", "4 * least_A * least_B * imbalance")),
+    ("largest probability for the least", "identify check-identifiability-teacher", "E p_min",
+     ("identify", "np.minimum(softmax(f), R.Y).min(", "np.maximum(softmax(f), R.Y).max(")),
+    ("mean over words in the distance", "identify check-identifiability-teacher",
+     "largest quotient",
+     ("identify", "((f - target) ** 2).sum(", "((f - target) ** 2).mean(")),
+    ("logits not centred", "identify check-identifiability-teacher", "centred",
+     ("identify", "R.logits(teacher.teacher)\n", "R.logits(teacher.teacher) + 1\n")),
+    ("κ from the largest probability", "identify check-identifiability", "along the flow",
+     ("identify", "np.minimum(softmax(f), R.Y).min(", "np.maximum(softmax(f), R.Y).max(")),
+    ("head for another lag", "identify check-identifiability", "hard labels: R",
+     ("identify", "tokens=6, lag=1", "tokens=6, lag=2")),
+    ("one of the two factors kept", "sufficient check-sufficient", "write nothing",
+     ("sufficient", "0 * W_V, 0 * W_O", "W_V, 0 * W_O")),
+    ("both signs turned", "sufficient check-sufficient", "Ψ(−W_O)",
+     ("sufficient", "W_K, W_V, -W_O", "W_K, -W_V, -W_O")),
+    ("all singular values in the bound", "sufficient check-sufficient", "average of two",
+     ("sufficient", "[1][1:] ** 2", "[1] ** 2")),
+    ("weight moved the other way", "necessary check-necessary", "dR / d(weight)",
+     ("necessary", "[[dear, cheap]] = -1, 1", "[[dear, cheap]] = 1, -1")),
+    ("stopped too early", "necessary check-necessary", "projected step",
+     ("necessary", "[0, 2000.0]", "[0, 4.0]")),
+    ("sign of the force", "kinetic check-momentum", "kinetic equation",
+     ("kinetic", "(p + G) @ w", "(p - G) @ w")),
+    ("friction halved in the energy", "kinetic check-momentum", "energy: largest defect",
+     ("kinetic", "-mu.integrate((p * p)", "-mu.integrate(0.5 * (p * p)")),
+    ("step in the momentum forgotten", "kinetic check-momentum", "order",
+     ("kinetic", "p = p - h * (p + layer_gradients(theta, N))",
+      "p = p - h * (p + layer_gradients(law.atoms, N))")),
+    ("sum over heads", "check-momentum", "mean risk error",
+     ("check-momentum", "mean_fit[0]", "mean_fit[0] + 1")),
+    ("momentum forgotten in the field", "adam check-adam", "Adam's steps",
+     ("adam", "velocity = -m / (np", "velocity = -G / (np")),
+    ("ε not scaled", "adam check-adam", "gradients G/M with ε/M",
+     ("adam", "(1 / N, EPS / N)", "(1 / N, EPS)")),
+    ("dissipation for the power", "check-adam", "fall of R −",
+     ("check-adam", "spent - falls[0]", "spent - falls[1]")),
+    ("second layer as a constant map", "check-layers", "first_variation",
+     consistency_of(ValuesAlone)),
+    ("root of k forgotten", "check-layers", "gradient", consistency_of(NoScale)),
+    ("sign not turned", "layers check-layers", "mixture",
+     ("layers", "mixture(by_hand(s, 1), by_hand(s, -1)", "mixture(by_hand(s, 1), by_hand(s, 1)")),
+    ("sign turned in one layer only", "layers check-layers", "two hand-made",
+     ("layers", "K2[n + 3:, :n] = sign * np.eye(n)", "K2[n + 3:, :n] = np.eye(n)")),
+    ("two layers for half the time", "layers-train check-layers", "first start: R",
+     ("layers-train", "two, stacked, grid", "two, stacked, grid / 2")),
+    ("one layer for two", "check-layers", "second start: R", layers_exchanged),
+    ("one layer for two, fresh sequences", "check-layers", "first start, fresh",
+     layers_exchanged),
+    ("training sequences for fresh ones", "layers-train check-layers", "second start, fresh",
+     ("layers-train", "(two_fresh, one_fresh)", "(two, one)")),
+    ("sum of the heads of a group", "check-layers", "slope", same_errors_for_all),
+    ("speed for time", "check-early", "curvature: rank", rate_for_time),
+    ("largest eigenvalue for the least", "early-predict check-early", "curvature: rank",
+     ("early-predict", "collective[0]", "collective[-1]")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cells", "row", "changes"),
+    [pytest.param(c.split(), row, changes, id=name) for name, c, row, *changes in WRONG],
+)
+def test_wrong_program_fails(book, cells, row, changes):
+    failed = book.failed_rows(cells, changes)
+    assert any(row in what for what in failed), f"failed for other reasons: {failed}"
+
+
+def test_every_check_is_seen_to_fail_twice():
+    seen = [cells.split()[-1] for _, cells, *_ in WRONG]
+    assert all(seen.count(check) >= 2 for check in CHECKS), [
+        check for check in CHECKS if seen.count(check) < 2
+    ]

@@ -1,0 +1,241 @@
+"""The checks of Appendix C fail for wrong programs.
+
+The cells of the notebook run once, in their order. For a wrong program a plausible mistake is made
+in one of them; it and the cells that depend on it run again. The check has to end in its
+assertion, for the row that the mistake is about, and the entry of the audit has to say that it is
+not confirmed.
+"""
+
+import numpy as np
+import pytest
+from chapter_runner import Book, checks, computing
+
+from tools.chapters import BOOK, read
+
+pytestmark = pytest.mark.slow
+
+CELLS = computing(read(BOOK / "c-audit.ipynb"))
+CHECKS = checks(CELLS)
+# The same cells in smaller portions.
+SMALLER = [
+    ("static", "rtol=1e-7", "rtol=1e-5"),
+    ("escape", "rtol=1e-8", "rtol=1e-6"),
+    ("minimiser", "[0, 600], rtol=1e-8", "[0, 600], rtol=1e-6"),
+    ("radial", "samples=64", "samples=16"),
+    ("stability", "samples=64", "samples=16"),
+    ("families", "[0, 400], rtol=1e-6", "[0, 400], rtol=1e-3"),
+    ("families", "[0, 150], rtol=1e-6", "[0, 150], rtol=1e-3"),
+    ("families", "np.arange(1, 5)", "np.arange(1, 4)"),
+]
+
+
+@pytest.fixture(scope="module")
+def book():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(BOOK)  # one cell reads the chapters that lie beside it
+        return Book(CELLS, SMALLER)
+
+
+@pytest.fixture
+def in_book(monkeypatch):
+    monkeypatch.chdir(BOOK)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_right_program_passes(book, check):
+    assert book.holds[check]
+
+
+def test_right_program_confirms_every_entry(book):
+    names = book.names
+    assert all(not word.startswith("not confirmed") for word in names["audit"].values())
+    assert len(names["audit"]) == len(names["theorems"]) * len(names["VARIANTS"])
+
+
+# ---------------------------------------------------------------- replaced names
+
+
+def force_with_the_other_sign(names):
+    theta, force = names["theta"], names["force"]
+    return {"anchor": lambda lam: theta - force / lam}
+
+
+def summed_over_heads(names):
+    right = names["dissipation"]
+    return {"dissipation": lambda F, mu: mu.size * right(F, mu)}
+
+
+def frobenius_norm(names):
+    """The Frobenius norm of the correlation matrix for its largest singular value."""
+    zero = names["Measure"].dirac(names["zero"])
+    return {"lam_c": np.linalg.norm(names["R"].at(zero).correlation(names["zero"][None])[0])}
+
+
+def stored_with(name, **changes):
+    """Another stored check of a chapter."""
+    return lambda names: {"stored": names["stored"] | {name: names["stored"][name] | changes}}
+
+
+def equality_moved(names):
+    data = names["stored"]["mf-linear-theory"]
+    rows = [row | {"measured": row["measured"] + (row["relation"] == "=")} for row in data["rows"]]
+    return stored_with("mf-linear-theory", rows=rows)(names)
+
+
+# ---------------------------------------------------------------- wrong programs
+
+FINITE, ALL, EXISTS = ("5.2: compact, finite horizon", "6.6, 6.9: compact, all times",
+                       "4.3: a minimiser exists")  # fmt: skip
+FALLS, STILL = "6.1: dissipation", "6.3: stationary ⇔ 𝒟 = 0"
+INWARD, ISOLATED, KL = ("6.7: inward or confining field", "6.6 (5): totally disconnected",
+                        "6.10: KL on a neighbourhood")  # fmt: skip
+MONOTONE, POSITIVE, UNSTABLE = ("7.1: strong monotonicity", "7.5: H ≻ 0",
+                                "7.8: translation instability")  # fmt: skip
+PL, SPURIOUS = "8: PL, global", "8: no spurious critical point"
+
+# Name of the mistake; the cells to run again, the last of them a check; words of the row that has
+# to fail; the entry of the audit, None if there is none; the mistakes: a cell with what is written
+# there and what should be, or replaced names.
+WRONG = [
+    ("no time in the bound", "static check-static", "bare: largest ‖W_V‖", (FINITE, "bare"),
+     ("static", "shape.k, times[1], N_V", "shape.k, 0.0, N_V")),
+    ("radius halved", "static check-static", "balls: largest ‖W_V‖", (FINITE, "balls"),
+     ("static", "2 * radius if", "radius if")),
+    ("strength not divided", "static check-static", "ridge: largest ‖θ − a‖", (ALL, "ridge"),
+     ("static", "runs[name].value[0] / ridge_lam", "runs[name].value[0]")),
+    ("projection forgotten", "static check-static", "balls: largest norm", (ALL, "balls"),
+     ("static", '"balls": balls}', '"balls": R}')),
+    ("Ei(p) for Ei(2p)", "escape check-static", "τ from the formula", (ALL, "bare"),
+     ("escape", "expi(2 * p)", "expi(p)")),
+    ("risk at another time", "escape check-static", "bare, sign: risk", (EXISTS, "bare"),
+     ("escape", "one.value[-1]", "one.value[1]")),
+    ("stopped too early", "minimiser check-static", "1 at the best law", (EXISTS, "ridge"),
+     ("minimiser", "[0, 600]", "[0, 5]")),
+    ("radius of the search not squared", "minimiser check-static", "largest σ₁(C) found, at θ*",
+     (EXISTS, "anchored"), ("minimiser", ".value / r**2", ".value")),
+    ("certificate of another law", "minimiser check-static", "gap of the teacher",
+     (EXISTS, "balls"), ("minimiser", "task.teacher))", "delta))")),
+    ("velocity not projected", "dissipation check-long", "balls: −dF/dτ", (FALLS, "balls"),
+     ("dissipation", "F.space.tangent(mu.atoms, -F.at(mu).gradient(mu.atoms))",
+      "-F.at(mu).gradient(mu.atoms)")),
+    ("sum over heads", "dissipation check-long", "bare: −dF/dτ", (FALLS, "bare"),
+     summed_over_heads),
+    ("factor 2 of physical time", "dissipation check-long", "ridge: −dF/dτ", (FALLS, "ridge"),
+     ("dissipation", "-slope / dissipation", "-2 * slope / dissipation")),
+    ("sign of the force", "dissipation check-long", "anchored: 𝒟 at", (STILL, "anchored"),
+     force_with_the_other_sign),
+    ("anchor for the stationary head", "dissipation check-long", "anchored: its motion",
+     (STILL, "anchored"), ("dissipation", "(anchored(ridge_lam), theta)",
+                           "(anchored(ridge_lam), anchor(ridge_lam))")),
+    ("both signs turned", "radial check-long", "at the mirror image", (INWARD, "bare"),
+     ("radial", "np.repeat([1, 1, 1, -1]", "np.repeat([1, 1, -1, -1]")),
+    ("decay of half the strength", "radial check-long", "ridge: least", (INWARD, "ridge"),
+     ("radial", "R + Ridge(large)", "R + Ridge(large / 2)")),
+    ("decay forgotten", "radial check-long", "anchored: the same", (INWARD, "anchored"),
+     ("radial", '("anchored", anchored(large))', '("anchored", R)')),
+    ("field not projected", "radial check-long", "outward speed", (INWARD, "balls"),
+     ("radial", "balls.space.tangent(edge := balls.space.project(100 * heads), "
+      "-R.gradient(edge, delta))",
+      "-R.gradient(edge := balls.space.project(100 * heads), delta)")),
+    ("one sign turned", "families continua check-long", "bare: gradient norm along",
+     (ISOLATED, "bare"), ("families", "sign=(1, 1, -1, -1)", "sign=(1, 1, 1, -1)")),
+    ("another head in place of the mirror image", "families continua check-long",
+     "ridge: gradient norm along", (ISOLATED, "ridge"),
+     ("families", "Measure([head, mirror(head)]", "Measure([head, start.atoms[0]]")),
+    ("atoms stay where they are", "families continua check-long", "anchored: gradient norm along",
+     (ISOLATED, "anchored"),
+     ("families", "settle(F, Measure(path[name][-1].atoms, [w, 1 - w]), 6)",
+      "Measure(path[name][-1].atoms, [w, 1 - w])")),
+    ("weights stay what they are", "families continua check-long", "anchored: mass moved",
+     (ISOLATED, "anchored"), ("families", "[w, 1 - w]), 6)", "mu.weights), 6)")),
+    ("values kept", "continua check-long", "balls: gradient norm at 50", (ISOLATED, "balls"),
+     ("continua", "np.repeat([1, 1, 0, 0]", "np.repeat([1, 1, 1, 1]")),
+    ("weights without their change of value", "families kl check-long",
+     "ridge: change of the value", (KL, "ridge"),
+     ("families", "[w, 1 - w]), 6)", "mu.weights), 6)")),
+    ("not followed by Newton steps", "families kl check-long", "anchored: 𝒟 along",
+     (KL, "anchored"),
+     ("families", "settle(F, Measure(path[name][-1].atoms, [w, 1 - w]), 6)",
+      "Measure(path[name][-1].atoms, [w, 1 - w])")),
+    ("flow that has not ended", "kl check-long", "bare: largest |Ψ|", (KL, "bare"),
+     ("kl", "settle(R, gradient_flow(R, Measure(flat), [0, 300], rtol=1e-6).end)",
+      "gradient_flow(R, Measure(flat), [0, 300], rtol=1e-6).end")),
+    ("an optimum", "kl check-long", "balls: its excess", (KL, "balls"),
+     ("kl", "settle(R, gradient_flow(R, Measure(flat), [0, 300], rtol=1e-6).end)",
+      "task.teacher")),
+    ("decay at the bound", "stability check-stability", "field of another law",
+     (MONOTONE, "ridge"), ("stability", "R + Ridge(large)", "R + Ridge(lam_bar)")),
+    ("head not far", "stability check-stability", "of a far head", (MONOTONE, "anchored"),
+     ("stability", "1e4", "1.0")),
+    ("sign of W_V not chosen", "stability check-stability", "of a far head",
+     (MONOTONE, "anchored"), ("stability", "far = min(", "far = max(")),
+    ("blocks of W_Q and W_O", "stability check-stability", "bare, 7.1: blocks",
+     (MONOTONE, "bare"), ("stability", "for i in (2, 3))", "for i in (0, 3))")),
+    ("interaction in H", "stability check-stability", "balls, 7.5: blocks",
+     (POSITIVE, "balls"), ("stability", "bare_delta.H[0][block, block]",
+                           "(bare_delta.H[0] + bare_delta.K[0, 0])[block, block]")),
+    ("Frobenius norm for λ_c", "stability check-stability", "ridge: (λ − λ_min(H))",
+     (POSITIVE, "ridge"), frobenius_norm),
+    ("H_tr for H", "stability check-stability", "anchored: (λ − λ_min(H))",
+     (POSITIVE, "anchored"), ("stability", ".deviations[0]) / threshold",
+                              ".translations[0]) / threshold")),
+    ("H for H_tr", "instability check-stability", "anchored: −λ_min(H_tr)",
+     (UNSTABLE, "anchored"), ("instability", ".translation_rate / rate", ".split_rate / rate")),
+    ("half the time", "instability check-stability", "ridge: rate at which",
+     (UNSTABLE, "ridge"), ("instability", "distance[1]) / 4", "distance[1]) / 2")),
+    ("rate at λ_c", "instability check-stability", "ridge: −λ_min(H_tr)",
+     (UNSTABLE, "ridge"), ("instability", "R + Ridge(lam_c / 2)", "R + Ridge(lam_c)")),
+    ("Frobenius norm for the rate", "instability check-stability", "bare: −λ_min(H_tr)",
+     (UNSTABLE, "bare"), frobenius_norm),
+    ("written along, not against", "optimality check-optimality", "bare: fall of the value",
+     (PL, "bare"), ("optimality", "-s * U[:, :1]", "s * U[:, :1]")),
+    ("ridge above both thresholds", "optimality check-optimality", "ridge: fall of the value",
+     (PL, "ridge"), ("optimality", "R + Ridge(lam_c / 2)", "R + Ridge(3 * lam_c)")),
+    ("speed for its square", "optimality check-optimality", "ridge: 𝒟/E", (PL, "ridge"),
+     ("optimality", "dissipation(\n            F, other) / excess",
+      "dissipation(\n            F, other) ** 0.5 / excess")),
+    ("another sign of the force", "optimality check-optimality", "anchored: 𝒟 at",
+     (PL, "anchored"), force_with_the_other_sign),
+    ("gradient at another head", "spurious check-optimality", "bare: gradient of Ψ",
+     (SPURIOUS, "bare"), ("spurious", "F.gradient(zero[None], start)",
+                          "F.gradient(theta[None], start)")),
+    ("values at the zero head", "spurious check-optimality", "ridge: least Ψ",
+     (SPURIOUS, "ridge"), ("spurious", "first_variation(start.atoms,",
+                           "first_variation(0 * start.atoms,")),
+    ("decay above the threshold", "spurious check-optimality", "anchored: λ_min(∇²Ψ)",
+     (SPURIOUS, "anchored"), ("spurious", "saddle = dirac_stability(anchored(0.4)",
+                              "saddle = dirac_stability(anchored(0.8)")),
+    ("a check that fails", "check-results", "stored checks", None,
+     stored_with("mf-forces-dirac", holds=False)),
+    ("a bound exceeded", "check-results", "tightest bound", None,
+     stored_with("mf-specialisation", ratio=0.98)),
+    ("an equality off", "check-results", "equalities", None, equality_moved),
+    ("a result without a check", "results check-results", "results without", None,
+     ("results", '"C.11": ["mf-identifiability-teacher"]', '"C.11": []')),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cells", "row", "entry", "changes"),
+    [pytest.param(c.split(), row, entry, changes, id=name)
+     for name, c, row, entry, *changes in WRONG],
+)  # fmt: skip
+def test_wrong_program_fails(book, in_book, cells, row, entry, changes):
+    kept = {}
+
+    def own_audit(names):
+        """The cells write into these two: a wrong program gets copies."""
+        kept["audit"] = dict(names["audit"])
+        return kept | {"evidence": {name: list(rows) for name, rows in names["evidence"].items()}}
+
+    failed = book.failed_rows(cells, [own_audit, *changes])
+    assert any(row in what for what in failed), f"failed for other reasons: {failed}"
+    if entry:
+        assert kept["audit"][entry].startswith("not confirmed"), kept["audit"][entry]
+
+
+def test_every_check_is_seen_to_fail_often():
+    seen = [cells.split()[-1] for _, cells, *_ in WRONG]
+    assert all(seen.count(check) >= 4 for check in CHECKS), [
+        check for check in CHECKS if seen.count(check) < 4
+    ]

@@ -1,0 +1,143 @@
+"""Two stacked layers: against a program with loops, against one layer, and on bad input."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mfbook.attention import AttentionRisk, HeadShape, softmax
+from mfbook.flow import gradient_flow
+from mfbook.functional import check_functional
+from mfbook.layers import TwoLayerRisk, label, unlabel
+from mfbook.measure import Measure, mixture
+
+SHAPE = HeadShape(3, 2, 1)
+
+
+def problem(seed, S=3, T=4, V=4):
+    rng = np.random.default_rng(seed)
+    X, Y = rng.normal(size=(S, T, SHAPE.d)), rng.dirichlet(np.ones(V), size=(S, T))
+    return TwoLayerRisk(X, Y, rng.normal(size=(SHAPE.d, V)), SHAPE)
+
+
+def law(seed, m=2, n=3):
+    rng = np.random.default_rng(seed)
+    atoms = label(rng.normal(size=(m, SHAPE.size)), rng.normal(size=(n, SHAPE.size)))
+    return Measure(atoms, rng.dirichlet(np.ones(m + n)))
+
+
+def naive(F, mu):
+    """The definition, with loops."""
+    d, total = SHAPE.d, 0.0
+
+    def write(tokens, sign):
+        out = np.zeros_like(tokens)
+        for w, atom in zip(mu.weights, mu.atoms, strict=True):
+            if np.sign(atom[0]) != sign:
+                continue
+            W_Q, W_K, W_V, W_O = SHAPE.split(atom[1:])
+            for t in range(len(tokens)):
+                e = [np.exp(tokens[t] @ W_Q @ W_K.T @ tokens[u] / np.sqrt(SHAPE.k))
+                     for u in range(t + 1)]  # fmt: skip
+                for u in range(t + 1):
+                    out[t] += 2 * w * e[u] / sum(e) * (tokens[u] @ W_V @ W_O)
+        return out
+
+    for tokens, labels in zip(F.X, F.Y, strict=True):
+        f = write(tokens + write(tokens, -1), 1) @ F.W_U
+        assert f.shape[1] == labels.shape[1] and tokens.shape[1] == d
+        total += np.mean([np.log(np.exp(g).sum()) - y @ g for g, y in zip(f, labels, strict=True)])
+    return total / len(F.X)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 10**6))
+def test_agrees_with_loops(seed):
+    F, mu = problem(seed), law(seed + 1)
+    assert abs(F(mu) - naive(F, mu)) < 1e-12
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_first_variation_gradient_and_complex_steps_belong_together(seed):
+    assert check_functional(problem(seed), law(seed), seed).ok
+
+
+def test_silent_first_layer_leaves_one_layer():
+    F, rng = problem(0), np.random.default_rng(1)
+    heads = rng.normal(size=(5, SHAPE.size))
+    silent = rng.normal(size=(5, SHAPE.size))
+    silent[:, -SHAPE.blocks[3] :] = 0
+    one, mu = AttentionRisk(F.X, F.Y, F.W_U, SHAPE), Measure(heads)
+    two = Measure(label(silent, heads))
+    assert abs(F(two) - one(mu)) < 1e-13
+    G = F.gradient(two.atoms, two)[5:, 1:]
+    assert np.abs(G - 2 * one.gradient(heads, mu)).max() < 1e-13  # half of the mass is theirs
+
+
+def test_labels_and_masses_stay_under_the_flow():
+    F, mu = problem(2), law(3)
+    run = gradient_flow(F, mu, [0, 1.0], rtol=1e-6, atol=1e-8)
+    assert np.array_equal(run.end.atoms[:, 0], mu.atoms[:, 0])
+    assert run.value[1] < run.value[0] and run.increase == 0
+
+
+def test_risk_is_not_convex_along_mixtures():
+    """Turning the sign of what layer 1 writes and of what layer 2 reads changes nothing."""
+    X = np.concatenate([np.random.default_rng(4).normal(size=(3, 4, 2)), np.zeros((3, 4, 1))], -1)
+    W_U, heads = np.outer([0, 0, 1], [1, -1]), np.random.default_rng(5).normal(size=(2, SHAPE.size))
+    first, second = ([W.copy() for W in SHAPE.split(h)] for h in heads)
+    first[3][:, :2] = 0  # writes into the third coordinate alone
+    second[0][2] = second[1][2] = second[2][:2] = 0  # which alone is read on
+    a, b = (
+        Measure(
+            label(
+                SHAPE.join(*first[:3], s * first[3])[None],
+                SHAPE.join(*second[:2], s * second[2], second[3])[None],
+            )
+        )
+        for s in (3.0, -3.0)
+    )
+    anything = np.full((3, 4, 2), 0.5)
+    Y = softmax(TwoLayerRisk(X, anything, W_U, SHAPE).at(a).logits)
+    F = TwoLayerRisk(X, Y, W_U, SHAPE)
+    assert F(a) == pytest.approx(F(b), abs=1e-13)
+    silent = F(mixture(a, b, 0.5))
+    assert silent == pytest.approx(np.log(2), abs=1e-13)
+    assert F(a) < silent - 0.01  # convex would be at most F(a) in the middle
+
+
+def test_label_and_unlabel_are_inverse():
+    rng = np.random.default_rng(6)
+    first, second = rng.normal(size=(2, 4)), rng.normal(size=(3, 4))
+    a, b = unlabel(label(first, second))
+    assert np.array_equal(a, first) and np.array_equal(b, second)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"X": np.zeros((3, 4, 2))}, "X"),
+        ({"W_U": np.zeros((2, 4))}, "W_U"),
+        ({"Y": np.zeros((3, 4, 4))}, "Y"),
+        ({"X": np.full((3, 4, 3), np.nan)}, "X"),
+    ],
+)
+def test_bad_data_are_refused_by_name(change, message):
+    F = problem(7)
+    arguments = {"X": F.X, "Y": F.Y, "W_U": F.W_U, "shape": SHAPE} | change
+    with pytest.raises(ValueError, match=message):
+        TwoLayerRisk(**arguments)
+
+
+def test_wrong_measures_are_refused():
+    F = problem(8)
+    with pytest.raises(TypeError, match="mu"):
+        F.at(np.zeros((2, 1 + SHAPE.size)))
+    with pytest.raises(ValueError, match="labelled heads"):
+        F.at(Measure(np.zeros((2, SHAPE.size))))
+    with pytest.raises(TypeError, match="shape"):
+        TwoLayerRisk(F.X, F.Y, F.W_U, 3)
+    with pytest.raises(ValueError, match="second"):
+        label(np.zeros((1, 3)), np.zeros((1, 4)))
+    with pytest.raises(ValueError, match="x"):
+        F.at(law(0)).first_variation(np.zeros((1, 3)))
