@@ -5,93 +5,28 @@ in one of them; it and the cells that depend on it run again, and the check has 
 assertion, for the row that the mistake is about.
 """
 
-import contextlib
-import io
-from types import FunctionType
-
 import numpy as np
 import pytest
+from chapter_runner import Book, checks, computing
 
 from mfbook.measure import Measure
-from tools.chapters import BOOK, read, text
+from tools.chapters import BOOK, read
 
 pytestmark = pytest.mark.slow
 
-NOTEBOOK = read(BOOK / "06-long-time.ipynb")
-
-CELLS = {
-    cell["id"]: text(cell["source"])
-    for cell in NOTEBOOK["cells"]
-    if cell["cell_type"] == "code"
-    and "hide-input" not in cell["metadata"].get("tags", [])
-    and not cell["id"].startswith("ex-")
-}
-CHECKS = [name for name in CELLS if name.startswith("check-")]
-
-
-def changed(sources, changes):
-    sources = dict(sources)
-    for cell, old, new in changes:
-        assert old in sources[cell], f"the cell {cell} does not contain {old!r}"
-        sources[cell] = sources[cell].replace(old, new)
-    return sources
-
-
-def execute(source, cell, names):
-    with contextlib.redirect_stdout(io.StringIO()), np.errstate(all="ignore"):
-        exec(compile(source, cell, "exec"), names)
-
-
-class Book:
-    """The right program: what is defined before each cell, and what each cell defines."""
-
-    def __init__(self):
-        self.names, self.before, self.made, self.holds = {}, {}, {}, {}
-        for cell, source in CELLS.items():
-            self.before[cell] = dict(self.names)
-            try:
-                execute(source, cell, self.names)
-            except AssertionError:
-                if cell not in CHECKS:
-                    raise
-            if cell in CHECKS:
-                self.holds[cell] = self.names["result"].holds
-            old, nothing = self.before[cell], object()
-            self.made[cell] = {
-                name: value for name, value in self.names.items()
-                if old.get(name, nothing) is not value
-            }  # fmt: skip
-
-    def put(self, known, names):
-        """Put what is known into other names; functions of the cells look there from now on."""
-        for name, value in known.items():
-            if isinstance(value, FunctionType) and value.__globals__ is self.names:
-                value = FunctionType(
-                    value.__code__, names, name, value.__defaults__, value.__closure__
-                )
-            names[name] = value
-
-    def failed_rows(self, cells, changes):
-        """Run some cells again, the last of them a check, with changes; the rows that fail."""
-        sources = changed(CELLS, [c for c in changes if not callable(c)])
-        order, names = list(self.before), {}
-        self.put(self.before[cells[0]], names)
-        for replace in filter(callable, changes):
-            names |= replace(names)
-        for cell in order[order.index(cells[0]) : order.index(cells[-1])]:
-            if cell in cells:
-                execute(sources[cell], cell, names)
-            else:
-                self.put(self.made[cell], names)
-        with pytest.raises(AssertionError):
-            names.pop("result", None)
-            execute(sources[cells[-1]], cells[-1], names)
-        return [row.what for row in names["result"].rows if not row.holds]
+CELLS = computing(read(BOOK / "06-long-time.ipynb"))
+CHECKS = checks(CELLS)
 
 
 @pytest.fixture(scope="module")
 def book():
-    return Book()
+    return Book(CELLS)
+
+
+@pytest.fixture(autouse=True)
+def wrong_programs_may_overflow():
+    with np.errstate(all="ignore"):
+        yield
 
 
 @pytest.mark.parametrize("check", CHECKS)
