@@ -113,7 +113,7 @@ def best_alternative(F, mu: Measure, rng, **options) -> Alternative:
         Atoms in the space.
     rng : numpy.random.Generator or int
     **options
-        Of :func:`mfbook.certificate.frank_wolfe_gap`, which is called for the search.
+        Of :func:`~mfbook.certificate.frank_wolfe_gap`, which is called for the search.
 
     Returns
     -------
