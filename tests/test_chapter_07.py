@@ -325,6 +325,8 @@ WRONG = [
     ("weights forgotten in W2", "check-near", "W₂ at the start", unweighted_distance),
     ("near support", "far check-near", "least W₂ at τ = 60",
      ("far", "theta + 4 * rng", "theta + 0.04 * rng")),
+    ("time in other units", "far check-near", "the far head that returns",
+     ("far", "[0, 10, 30, 60]", "[0, 0.1, 0.3, 0.6]")),
     # point masses only
     ("Newton steps forgotten", "two-atoms check-dirac", "largest gradient",
      ("two-atoms", "two = settle(rough)", "two = rough")),

@@ -25,6 +25,11 @@ def pixels(picture):
     return np.asarray(Image.open(io.BytesIO(picture.png)).convert("RGB"))
 
 
+def colours(picture) -> int:
+    """Number of different colours; one number for a pixel, since sorting rows takes seconds."""
+    return len(np.unique(pixels(picture).astype(int) @ [1, 256, 65536]))
+
+
 def test_same_data_same_bytes_and_other_data_other_bytes():
     assert rates().png == rates().png
     other = [{**LINES[0], "y": 3 / M}, LINES[1]]
@@ -82,7 +87,7 @@ def test_every_chart_draws():
         plots.attention_maps(A, tokens=list("abc"), titles=["one", "two"]),
     ]
     for picture in pictures:
-        assert len(np.unique(pixels(picture).reshape(-1, 3), axis=0)) > 20
+        assert colours(picture) > 20
 
 
 def test_charts_of_the_dynamics_draw():
@@ -100,10 +105,42 @@ def test_charts_of_the_dynamics_draw():
         plots.bound_cloud([dots], line=(x, x, "C err"), xlabel="err", ylabel="error"),
     ]
     for picture in pictures:
-        assert len(np.unique(pixels(picture).reshape(-1, 3), axis=0)) > 20
+        assert colours(picture) > 20
     # what is marked, and what moves, is drawn
     assert plots.grid_map(cells, **table, label="error").png != pictures[3].png
     assert plots.particles(path, 3, np.arange(4), np.ones(4), limit=0.3).png != pictures[0].png
+
+
+def test_charts_of_stability_and_optimality_draw():
+    rng = np.random.default_rng(0)
+    x, times = np.linspace(0, 1, 30), np.arange(4.0)
+    rate = {"x": x, "y": 0.5 - x, "label": "rate", "role": "bound"}
+    size = {"y": np.exp(-times), "label": "mean", "role": "measured"}
+    where = {"xlabel": "x", "ylabel": "y"}
+    path = rng.normal(size=(4, 5, 2))
+    regime = (x[:, None] < 0.6).astype(int) + (x[:, None] < 0.3) + 0 * x.astype(int)
+    names, shades = ["stable", "splitting", "translation"], {"holds": 0, "open": 1, "fails": 2}
+    dots = [{**rate, "label": "seen", "marker": "o"}]
+    state = {"label": "now", "values": [0.1, 0.2], "weights": [0.5, 0.5], "best": -0.1}
+    risk = [{**size, "label": "risk"}]
+    pictures = [
+        plots.regimes([rate], dots, borders=[0.05, 0.5], names=names[::-1], **where),
+        plots.phase_diagram(x, x, regime, borders=[rate], dots=dots, names=names, **where),
+        plots.cloud(path, times, [size], limit=2.0, **where),
+        plots.verdicts(["a", "b"], ["c"], [["holds"], ["open here"]], shades=shades),
+        plots.imbalance([path[:, 0], path[:, 1]], 0, [times] * 2, [size["y"]] * 2, labels="ab"),
+        plots.support_values([{"title": "copy", "states": [state]}]),
+        plots.phase_space(path[0], path[1], risk, at=1, times=times, least=0.1),
+        plots.predictors([{"title": "one", "x": x, "y": x + 1, "xlabel": "x"}], ylabel="y"),
+    ]
+    for picture in pictures:
+        assert colours(picture) > 20
+    # what is decided, and what moves, is drawn
+    other = plots.verdicts(["a", "b"], ["c"], [["fails"], ["open here"]], shades=shades)
+    assert other.png != pictures[3].png
+    assert plots.phase_diagram(
+        x, x, 0 * regime, borders=[rate], dots=dots, names=names, **where
+    ).png != pictures[1].png
 
 
 def slider(**changes):

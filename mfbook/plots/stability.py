@@ -135,7 +135,7 @@ def cloud(path, times, sizes: Sequence[Mapping], *, limit: float, xlabel, ylabel
 
 
 @drawing
-def verdicts(rows, columns, cells, *, shades, title="", width=7.6):
+def verdicts(rows, columns, cells, *, shades):
     """A table of short verdicts on coloured cells; the words say what the colours say.
 
     Parameters
@@ -146,7 +146,7 @@ def verdicts(rows, columns, cells, *, shades, title="", width=7.6):
     shades : mapping of str to int
         For the first word of a cell, an index into the shades (0: holds).
     """
-    figure, axes = new_figure(width, 0.42 * len(rows) + 1.0)
+    figure, axes = new_figure(7.6, 0.42 * len(rows) + 1.0)
     shade = [[shades[text.split()[0]] for text in line] for line in cells]
     axes.imshow(shade, cmap=ListedColormap(SHADES), vmin=-0.5, vmax=2.5, aspect="auto")
     axes.grid(False)
@@ -162,6 +162,4 @@ def verdicts(rows, columns, cells, *, shades, title="", width=7.6):
         axes.axvline(edge - 0.5, color="white", linewidth=2)
     for (i, j), _ in np.ndenumerate(np.array(shade)):
         axes.text(j, i, cells[i][j], ha="center", va="center", fontsize=9, color=INK)
-    if title:
-        axes.set_title(title, pad=22)
     return figure
