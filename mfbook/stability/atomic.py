@@ -252,8 +252,12 @@ def _compare(F, mu, H, K) -> None:
     eps = precision(F, gradient.dtype)
     v = np.random.default_rng(0).uniform(-1, 1, size=x.shape)
     h = np.cbrt(eps)
-    curved = (local.gradient(x + h * v) - local.gradient(x - h * v)) / (2 * h)
-    up, down = (F.at(Measure(x + s * h * v, w)).gradient(x) for s in (1, -1))
+    ahead, behind = x + h * v, x - h * v
+    if isinstance(F.space, Sphere):  # a functional may be defined there only
+        v = F.space.tangent(x, v)
+        ahead, behind = F.space.retract(x, h * v), F.space.retract(x, -h * v)
+    curved = (local.gradient(ahead) - local.gradient(behind)) / (2 * h)
+    up, down = (F.at(Measure(y, w)).gradient(x) for y in (ahead, behind))
     pairs = {
         "H": (curved, np.einsum("jab,ja->jb", H, v)),
         "K": ((up - down) / (2 * h), np.einsum("l,jlab,lb->ja", w, K, v)),
