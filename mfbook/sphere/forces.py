@@ -41,8 +41,8 @@ def fourier(beta: float) -> np.ndarray:
     r"""Coefficients :math:`c_k` of :math:`e^{\beta(\cos u-1)}=\sum_{k\ge0}c_k\cos ku`, read-only."""
     k = np.arange(terms_needed(beta))
     c = ive(k, beta) * np.where(k == 0, 1.0, 2.0)
-    # forces need k c_k / beta, their derivatives k^2 c_k / beta
-    small = c * np.maximum(1, k * k / beta) < 1e-17
+    # potentials need c_k, forces k c_k / beta
+    small = c * np.maximum(1, k / beta) < 1e-17
     c = c[: max(int(np.argmax(small)), 2) if small.any() else len(c)]
     c.flags.writeable = False
     return c
@@ -58,8 +58,8 @@ class Powers:
     def __init__(self, z: np.ndarray, count: int):
         self.s = int(np.ceil(np.sqrt(count)))
         self.t = -(-count // self.s)
-        low = _powers(z, self.s + 1)
-        self.low, self.high = low[: self.s], _powers(low[self.s], self.t)
+        low = powers(z, self.s + 1)
+        self.low, self.high = low[: self.s], powers(low[self.s], self.t)
 
     def moments(self, w: np.ndarray) -> np.ndarray:
         """Sums over points of w z^k, shape (s t,)."""
@@ -67,13 +67,12 @@ class Powers:
 
     def polynomial(self, c: np.ndarray) -> np.ndarray:
         """Real parts of sum_k c_k z^k for each row of ``c``, shape (rows, n)."""
-        inner = np.ascontiguousarray(c).reshape(-1, self.s) @ self.low
-        inner = inner.reshape(len(c), self.t, -1)
-        real = np.einsum("tn,rtn->rn", self.high.real, inner.real)
-        return real - np.einsum("tn,rtn->rn", self.high.imag, inner.imag)
+        c = c.reshape(len(c), self.t, self.s)
+        # the product of all rows at once would leave the cache
+        return np.array([(self.high * (row @ self.low)).sum(axis=0).real for row in c])
 
 
-def _powers(z, count):
+def powers(z, count):
     """Rows z^0 ... z^(count - 1), by doubling."""
     rows = np.empty((count, len(z)), complex)
     rows[0] = 1

@@ -121,34 +121,35 @@ def linearise(F, x, w, scale: float, normalised: bool) -> Linearised:
 
 
 def _low_rank(F, x, w, scale, normalised):
-    r"""Jacobian on the circle, :math:`D+UV^\top`: Woodbury's formula for each c."""
+    r"""Jacobian on the circle, :math:`D+U^\top V`: Woodbury's formula for each c."""
     sums = forces.CircleSums.of(x, w, F.beta)
     coefficients = forces.fourier(F.beta)
-    k = np.arange(1, len(coefficients))
-    angle = np.arctan2(x[:, 1], x[:, 0])[:, None] * k
-    cos, sin = np.cos(angle), np.sin(angle)
-    even = coefficients[1:] * k * k / F.beta  # of -h''/beta
-    odd = coefficients[1:] * k  # of -h'
+    k = np.arange(len(coefficients))
+    even = coefficients * k * k / F.beta  # of -h''/beta
+    # terms below 1e-13 of the largest change no digit that an implicit step uses
+    k = k[: int(np.flatnonzero(even > 1e-13 * even.max())[-1]) + 1][1:]
+    root, odd = np.sqrt(even[k])[:, None], (coefficients[k] * k)[:, None]  # odd: of -h'
+    powers = forces.powers(forces.as_complex(x), len(k) + 1)[1:]
+    cos, sin = root * powers.real, root * powers.imag
     Z, t, curvature = sums(x, "Ztc", own=True)
-    root = np.sqrt(even)
-    V = np.concatenate([cos, sin], axis=1) * np.tile(root, 2) * w[:, None]
-    U = np.concatenate([cos, sin], axis=1) * np.tile(root, 2)
+    U = np.concatenate([cos, sin])
+    V = w * U
     if normalised:
         # d(t/Z) = dt/Z - t dZ/Z^2, and dZ has the antisymmetric kernel
-        ratio = (t / Z)[:, None] * (odd / root)
-        U = (U - np.concatenate([ratio * sin, -ratio * cos], axis=1)) / Z[:, None]
+        ratio = t / Z * (odd / root**2)
+        U = (U - np.concatenate([ratio * sin, -ratio * cos])) / Z
         curvature = curvature / Z - F.beta * (t / Z) ** 2
     D = scale * (curvature + _own_slope(F, x))
     U = scale * U
 
     def factor(c):
         S = 1 - c * D
-        small = np.eye(U.shape[1]) - c * (V.T / S) @ U
+        small = np.eye(len(U)) - c * (V / S) @ U.T
         factors = lu_factor(small, check_finite=False)
 
         def solve(b):
             first = b / S
-            return first + c * (U @ lu_solve(factors, V.T @ first, check_finite=False)) / S
+            return first + c * (lu_solve(factors, V @ first, check_finite=False) @ U) / S
 
         return solve
 
