@@ -186,7 +186,7 @@ def newton(F, mu: Measure, *, tolerance: float = 1e-10, maxiter: int = 200) -> P
 
     >>> from mfbook.sphere import SphereEnergy
     >>> end = newton(SphereEnergy(1.0), Measure([[1.0, 0.0], [0.6, 0.8]]))
-    >>> end.converged, (end.measure.atoms[0] @ end.measure.atoms[1]).round(12)
+    >>> end.converged, round(float(end.measure.atoms[0] @ end.measure.atoms[1]), 12)
     (True, -1.0)
     """
     second_order(F, mu)  # refuses bad arguments
