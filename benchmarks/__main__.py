@@ -1,6 +1,7 @@
 """Run every benchmark: ``python -m benchmarks``."""
 
-from . import heads, training
+from . import heads, sphere, training
 
 heads.main()
 training.main()
+sphere.main()

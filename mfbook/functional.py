@@ -32,7 +32,9 @@ class Local(Protocol):
 
     A local may also offer ``minimise(rng, ridge=0.0) -> Minimum``: the minimum of the first
     variation (plus ``ridge/2`` times the squared norm) over the space, with a rigorous bound; or
-    ``NotImplemented`` where none is known.
+    ``NotImplemented`` where none is known. And ``linearised(scale)``, for stiff integrators: an
+    object whose ``solve(c, b)`` solves :math:`(I-cJ)k=b`, where J is ``scale`` times the Jacobian
+    of the (tangential) gradients at all atoms in all atoms, and b is tangent, shape (n, D).
     """
 
     value: float
@@ -208,6 +210,12 @@ class _CombinationLocal:
 
     def gradient(self, x):
         return sum(a * local.gradient(x) for a, local in self.terms)
+
+    def linearised(self, scale: float):
+        """Linearisation of one term that offers it; see ``Local``."""
+        (a, local), *others = self.terms
+        known = not others and hasattr(local, "linearised")
+        return local.linearised(a * scale) if known else NotImplemented
 
     def minimise(self, rng, ridge: float = 0.0, **options) -> Minimum:
         """Minimum of one term that knows its own, plus ridges; see ``Local``."""

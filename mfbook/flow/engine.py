@@ -98,6 +98,11 @@ class _Descent:
     def __call__(self, x, mu):
         return -self.F.at(mu).gradient(x)
 
+    def linearised(self, mu):
+        """The system of all atoms linearised, where the functional offers it."""
+        make = getattr(self.F.at(mu), "linearised", None)
+        return NotImplemented if make is None else make(-1.0)
+
 
 def flow(
     field: Callable,
@@ -135,8 +140,13 @@ def flow(
         Learning-rate profile. Default: rescaled time, the factor :math:`2\xi` is one.
     method : str
         One of SciPy's adaptive solvers ``"RK23"``, ``"RK45"``, ``"DOP853"``, ``"Radau"``,
-        ``"BDF"``, ``"LSODA"``, or ``"euler"``, ``"rk4"`` with a fixed step. The adaptive ones run
-        in the time :math:`\tau`, in which the equation is autonomous whatever the profile.
+        ``"BDF"``, ``"LSODA"``, our ``"rosenbrock"``, or ``"euler"``, ``"rk4"`` with a fixed step.
+        The adaptive ones run in the time :math:`\tau`, in which the equation is autonomous
+        whatever the profile. ``"rosenbrock"`` is for stiff problems with many atoms: order 2, and
+        for each step it asks the field for ``linearised(mu)``, an object whose ``solve(c, b)``
+        solves :math:`(I-cJ)k=b` with the Jacobian J of the velocities of all atoms in all atoms,
+        for tangent b of shape (n, D). A gradient flow asks ``F.at(mu).linearised(-1.0)``, where
+        J is minus one times the Jacobian of the gradients.
     step : float
         Step of ``"euler"`` and ``"rk4"``, in the units of ``times``; times have to be multiples
         of it. Euler uses :math:`\xi` at the start of each step, as stochastic descent does.
@@ -153,7 +163,7 @@ def flow(
         Show a progress bar with the time that is left.
     checkpoint : path, optional
         File that is written every 30 seconds and when the run is interrupted; calling again with
-        the same arguments goes on from there. Explicit methods then give the same bits as an
+        the same arguments goes on from there. One-step methods then give the same bits as an
         uninterrupted run; Radau, BDF and LSODA agree to their tolerance.
 
     Returns
@@ -165,8 +175,8 @@ def flow(
     Raises
     ------
     TypeError, ValueError
-        If an argument has the wrong type, times do not increase, an atom is not in the space, or
-        the field is not finite at the start.
+        If an argument has the wrong type, times do not increase, an atom is not in the space, the
+        field is not finite at the start, or the method needs a linearisation that it has not.
 
     Examples
     --------
@@ -182,6 +192,8 @@ def flow(
     if dense and checkpoint is not None:
         raise ValueError("checkpoint: interpolants are not saved; use dense=False")
     run = _Run(field, mu, times, space, xi, events, functional)
+    if method == "rosenbrock":
+        run.linearised(mu.atoms)  # refuses a field that has none
     if method in FIXED:
         if step is None:
             raise ValueError(f"step: the method {method!r} needs one")
@@ -224,6 +236,22 @@ def check_start(mu, space) -> None:
 def escaped(x) -> bool:
     """Whether an atom is too large for any computation with it, or not a number."""
     return not float(np.abs(x).max()) <= LARGEST
+
+
+class _Linear:
+    """A linearised system for vectors that need not be tangent: their normal part is returned.
+
+    Stages of a step are evaluated at different points, so none is tangent at all of them.
+    """
+
+    def __init__(self, linear, mu, space):
+        self.linear, self.mu, self.space = linear, mu, space
+
+    def solve(self, c, b) -> np.ndarray:
+        """Solution k of (I - c J) k = b, shape (n D,)."""
+        b = b.reshape(self.mu.atoms.shape)
+        along = self.space.tangent(self.mu.atoms, b)
+        return (self.linear.solve(c, along) + (b - along)).ravel()
 
 
 class _Run:
@@ -303,6 +331,16 @@ class _Run:
         if not np.isfinite(v).all():
             raise Escaped
         return v
+
+    def linearised(self, y) -> _Linear:
+        """The velocities of all atoms linearised in all atoms."""
+        mu = self.measure(y)
+        make = getattr(self.field, "linearised", None)
+        linear = NotImplemented if make is None else make(mu)
+        if linear is NotImplemented:
+            owner = self.functional if self.gradient else self.field
+            raise ValueError(f"method: 'rosenbrock' needs a linearisation, and {owner!r} has none")
+        return _Linear(linear, mu, self.space)
 
     def value(self, mu) -> float:
         """The functional; at the state of the last evaluation it is known already."""

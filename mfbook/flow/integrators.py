@@ -9,10 +9,14 @@ from scipy import integrate
 from scipy.optimize import brentq
 
 from .grid import step_numbers
+from .rosenbrock import Rosenbrock
 from .trajectory import Trajectory
 
 EXPLICIT = ("RK23", "RK45", "DOP853")
 ADAPTIVE = {name: getattr(integrate, name) for name in (*EXPLICIT, "Radau", "BDF", "LSODA")}
+ADAPTIVE["rosenbrock"] = Rosenbrock
+#: State, velocity there and next step: all that these know.
+ONE_STEP = (*EXPLICIT, "rosenbrock")
 FIXED = ("euler", "rk4")
 
 
@@ -139,11 +143,13 @@ def _solver(run, method, arrays, tau, h, rtol, atol):
     """A solver at the start, or where a checkpoint was saved."""
     end, counted = float(run.tau[-1]), run.evaluations
     # a step saved near a bound may be longer than what is left
-    first = {} if h is None else {"first_step": min(h, end - tau)}
+    options = {} if h is None else {"first_step": min(h, end - tau)}
+    if method == "rosenbrock":
+        options["linearised"] = lambda _, y: run.linearised(y)
     solver = ADAPTIVE[method](
-        lambda _, y: run.velocity(y).ravel(), tau, arrays["y"], end, rtol=rtol, atol=atol, **first
+        lambda _, y: run.velocity(y).ravel(), tau, arrays["y"], end, rtol=rtol, atol=atol, **options
     )
-    if "f" in arrays:  # so that an explicit method goes on with the same bits
+    if "f" in arrays:  # so that a one-step method goes on with the same bits
         solver.h_abs, solver.f = h, arrays["f"]
         run.evaluations = counted
     return solver
@@ -151,7 +157,7 @@ def _solver(run, method, arrays, tau, h, rtol, atol):
 
 def _state(solver, method):
     """What a checkpoint needs of a solver: arrays, and the step it would try next."""
-    if method in EXPLICIT:
+    if method in ONE_STEP:
         return {"y": solver.y, "f": solver.f}, float(solver.h_abs)
     # LSODA keeps its next step inside, and its state in place
     h = getattr(solver, "h_abs", solver.step_size)

@@ -8,9 +8,12 @@ from .assumptions import curvature_shares, derivative_bounds, profile_runs
 from .charts import attention_maps, curves, rates, scatter
 from .discussion import phase_space, predictors, support_values
 from .dynamics import bound_cloud, grid_map, panels, particles
+from .extremal import circle_minimiser, landscapes, splitting, stalled
 from .frames import frames
+from .localisation import atoms_on_circle
 from .long_time import imbalance
 from .model import head_view, hessian_blocks, prediction_map, sensitivity, two_paths
+from .spheres import cluster_counts, sphere_histograms, sphere_scene
 from .stability import cloud, phase_diagram, regimes, verdicts
 from .static import boosting_rounds, excess_distribution, excess_rates
 from .style import ROLES, Picture, Role, drawing, new_figure
@@ -19,10 +22,13 @@ __all__ = [
     "ROLES",
     "Picture",
     "Role",
+    "atoms_on_circle",
     "attention_maps",
     "boosting_rounds",
     "bound_cloud",
+    "circle_minimiser",
     "cloud",
+    "cluster_counts",
     "curvature_shares",
     "curves",
     "derivative_bounds",
@@ -34,6 +40,7 @@ __all__ = [
     "head_view",
     "hessian_blocks",
     "imbalance",
+    "landscapes",
     "new_figure",
     "panels",
     "particles",
@@ -46,6 +53,10 @@ __all__ = [
     "regimes",
     "scatter",
     "sensitivity",
+    "sphere_histograms",
+    "sphere_scene",
+    "splitting",
+    "stalled",
     "support_values",
     "two_paths",
     "verdicts",

@@ -22,8 +22,9 @@ from scipy.special import ive
 
 #: Particles in one block of pairs: 256 x 256 numbers are half a megabyte.
 BLOCK = 256
-#: Points whose powers are held at a time.
-CHUNK = 4096
+#: Points whose powers are held at a time, for few points and for many. Arrays of the first size are
+#: small enough for an allocator to reuse; the second amortises calls.
+CHUNKS = (1024, 8192)
 #: Where a fast sum Z is smaller, its relative error is too large to divide by it.
 ACCURATE = 1e-3
 #: Where a direct sum Z is smaller, it has lost terms to underflow.
@@ -38,7 +39,7 @@ def terms_needed(beta: float) -> int:
 
 @lru_cache(maxsize=64)
 def fourier(beta: float) -> np.ndarray:
-    r"""Coefficients :math:`c_k` of :math:`e^{\beta(\cos u-1)}=\sum_{k\ge0}c_k\cos ku`, read-only."""
+    r"""Coefficients of :math:`e^{\beta(\cos u-1)}=\sum_{k\ge0}c_k\cos ku`, read-only."""
     k = np.arange(terms_needed(beta))
     c = ive(k, beta) * np.where(k == 0, 1.0, 2.0)
     # potentials need c_k, forces k c_k / beta
@@ -58,23 +59,34 @@ class Powers:
     def __init__(self, z: np.ndarray, count: int):
         self.s = int(np.ceil(np.sqrt(count)))
         self.t = -(-count // self.s)
-        low = powers(z, self.s + 1)
-        self.low, self.high = low[: self.s], powers(low[self.s], self.t)
+        # the last small power is the first large one; `work` is for products
+        self._rows = np.empty((self.s + 1, len(z)), complex)
+        self.low, self.high = self._rows[: self.s], np.empty((self.t, len(z)), complex)
+        self._work = np.empty_like(self.high)
+        self.refill(z)
+
+    def refill(self, z: np.ndarray) -> None:
+        """Powers of as many other points, in the same memory."""
+        powers(z, self._rows)
+        powers(self._rows[self.s], self.high)
 
     def moments(self, w: np.ndarray) -> np.ndarray:
         """Sums over points of w z^k, shape (s t,)."""
-        return ((self.high * w) @ self.low.T).ravel()
+        return (np.multiply(self.high, w, out=self._work) @ self.low.T).ravel()
 
     def polynomial(self, c: np.ndarray) -> np.ndarray:
         """Real parts of sum_k c_k z^k for each row of ``c``, shape (rows, n)."""
-        c = c.reshape(len(c), self.t, self.s)
-        # the product of all rows at once would leave the cache
-        return np.array([(self.high * (row @ self.low)).sum(axis=0).real for row in c])
+        out = np.empty((len(c), self.low.shape[1]))
+        for value, row in zip(out, c.reshape(len(c), self.t, self.s), strict=True):
+            product = np.matmul(row, self.low, out=self._work)
+            product *= self.high
+            product.real.sum(axis=0, out=value)
+        return out
 
 
-def powers(z, count):
-    """Rows z^0 ... z^(count - 1), by doubling."""
-    rows = np.empty((count, len(z)), complex)
+def powers(z: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Fill ``rows`` with z^0, z^1, ..., by doubling."""
+    count = len(rows)
     rows[0] = 1
     if count > 1:
         rows[1] = z
@@ -97,11 +109,10 @@ class CircleSums:
     @staticmethod
     def of(x: np.ndarray, w: np.ndarray, beta: float) -> CircleSums:
         count = len(fourier(beta))
-        z, own, total = as_complex(x), None, 0
-        for start in range(0, len(z), CHUNK):
-            own = Powers(z[start : start + CHUNK], count)
-            total = total + own.moments(w[start : start + CHUNK])
-        return CircleSums(beta, total, own if len(z) <= CHUNK else None)
+        total = 0
+        for part, powers in _chunks(x, count):
+            total = total + powers.moments(w[part])
+        return CircleSums(beta, total, powers if len(x) <= CHUNKS[0] else None)
 
     def __call__(self, x: np.ndarray, rows: str, *, own: bool = False) -> np.ndarray:
         r"""Sums at the points ``x``, one row for each letter of ``rows``.
@@ -112,11 +123,10 @@ class CircleSums:
         c = self._coefficients(rows)
         if own and self.own is not None:
             return self.own.polynomial(c)
-        z, count = as_complex(x), len(fourier(self.beta))
-        parts = [
-            Powers(z[i : i + CHUNK], count).polynomial(c) for i in range(0, len(z), CHUNK)
-        ]
-        return np.concatenate(parts, axis=1)
+        out = np.empty((len(c), len(x)))
+        for part, powers in _chunks(x, len(fourier(self.beta))):
+            out[:, part] = powers.polynomial(c)
+        return out
 
     def _coefficients(self, rows):
         c = np.zeros(len(self.moments))
@@ -136,6 +146,19 @@ class CircleSums:
             "c": lambda: -(k * k) * c / self.beta * m,
         }
         return np.array([table[row]() for row in rows])
+
+
+def _chunks(x, count):
+    """Powers of the points, chunk by chunk; each overwrites the memory of the one before."""
+    z, powers = as_complex(x), None
+    size = CHUNKS[len(z) > 16 * CHUNKS[0]]
+    for i in range(0, len(z), size):
+        part = slice(i, min(i + size, len(z)))
+        if powers is None or i + size > len(z):
+            powers = Powers(z[part], count)
+        else:
+            powers.refill(z[part])
+        yield part, powers
 
 
 def as_complex(x: np.ndarray) -> np.ndarray:

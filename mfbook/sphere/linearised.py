@@ -129,7 +129,7 @@ def _low_rank(F, x, w, scale, normalised):
     # terms below 1e-13 of the largest change no digit that an implicit step uses
     k = k[: int(np.flatnonzero(even > 1e-13 * even.max())[-1]) + 1][1:]
     root, odd = np.sqrt(even[k])[:, None], (coefficients[k] * k)[:, None]  # odd: of -h'
-    powers = forces.powers(forces.as_complex(x), len(k) + 1)[1:]
+    powers = forces.powers(forces.as_complex(x), np.empty((len(k) + 1, len(x)), complex))[1:]
     cos, sin = root * powers.real, root * powers.imag
     Z, t, curvature = sums(x, "Ztc", own=True)
     U = np.concatenate([cos, sin])

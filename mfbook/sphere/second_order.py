@@ -190,7 +190,8 @@ def newton(F, mu: Measure, *, tolerance: float = 1e-10, maxiter: int = 200) -> P
     (True, -1.0)
     """
     second_order(F, mu)  # refuses bad arguments
-    tolerance, maxiter = validate.positive(tolerance, "tolerance"), validate.count(maxiter, "maxiter")
+    tolerance = validate.positive(tolerance, "tolerance")
+    maxiter = validate.count(maxiter, "maxiter")
     x, w = mu.atoms, mu.weights
     n, d = x.shape
     energy = F(mu)

@@ -1,0 +1,184 @@
+r"""A stiff integrator that takes a linear solver instead of a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.integrate import DenseOutput, OdeSolver
+
+__all__ = ["Rosenbrock"]
+
+#: Coefficients of the pair.
+D = 1 / (2 + np.sqrt(2))
+E32 = 6 + np.sqrt(2)
+#: Step control as in SciPy's Runge-Kutta methods: a margin, and bounds on the change of a step.
+SAFETY, SHRINK, GROW = 0.9, 0.2, 10.0
+#: A step is halved rather than shortened by the estimate where the stages are not finite.
+HALF = 0.5
+
+
+class Rosenbrock(OdeSolver):
+    r"""The modified Rosenbrock pair of order 2 with an error estimate, for :math:`\dot y=F(y)`.
+
+    With :math:`W=I-hdJ` and :math:`d=1/(2+\sqrt2)`, :math:`e_{32}=6+\sqrt2`:
+
+    .. math::
+       Wk_1&=F(y),\qquad
+       W(k_2-k_1)=F(y+\tfrac h2k_1)-k_1,\qquad y^+=y+hk_2,\\
+       Wk_3&=F(y^+)-e_{32}\big(k_2-F(y+\tfrac h2k_1)\big)-2\big(k_1-F(y)\big),\qquad
+       \text{error}\approx\tfrac h6(k_1-2k_2+k_3).
+
+    It is L-stable for the exact Jacobian :math:`J`, and of order 2 for any matrix in its place
+    (so is the estimate). A step costs two evaluations of F, as the last one is the first of the
+    next step, and three solutions with one matrix. This is the algorithm of MATLAB's ``ode23s``
+    [1]_ without the terms for explicit time: the equation has to be autonomous.
+
+    Parameters
+    ----------
+    fun : callable
+        ``fun(t, y)``, shape (n,) to (n,); must not depend on t.
+    t0, y0, t_bound
+        As in ``scipy.integrate.OdeSolver``; forward in time.
+    linearised : callable
+        ``linearised(t, y)`` returns an object with ``solve(c, b)``: the solution k of
+        :math:`(I-cJ(y))k=b`. It is called once for each state, and keeps its factors if it can.
+    rtol, atol : float
+        The error of a step relative to ``atol + rtol * abs(y)`` is below one, in the norm.
+    norm : str
+        ``"rms"``, the root mean square over all coordinates as in SciPy's solvers, or ``"max"``.
+    max_step : float
+    first_step : float, optional
+        Default: chosen from F and its change over a small step.
+    vectorized : bool
+        Not used; here for ``solve_ivp``.
+
+    Attributes
+    ----------
+    njev, nlu : int
+        Linearisations, and values of c that they were solved with.
+
+    Notes
+    -----
+    The interpolant is that of [1]_: of second order where J is exact, and without the factors
+    h J of a Hermite interpolant, which would enlarge errors in stiff directions.
+
+    References
+    ----------
+    .. [1] L. F. Shampine and M. W. Reichelt, The MATLAB ODE suite, SIAM J. Sci. Comput. 18 (1997).
+
+    Examples
+    --------
+    >>> class Decay:
+    ...     def solve(self, c, b):
+    ...         return b / (1 + 1000 * c)
+    >>> solver = Rosenbrock(lambda t, y: -1000 * y, 0.0, [1.0], 1.0, lambda t, y: Decay())
+    >>> while solver.status == "running":
+    ...     message = solver.step()
+    >>> solver.status, bool(abs(solver.y[0]) < 1e-6), bool(solver.nfev < 100)
+    ('finished', True, True)
+    """
+
+    def __init__(
+        self,
+        fun: Callable,
+        t0: float,
+        y0,
+        t_bound: float,
+        linearised: Callable,
+        *,
+        rtol: float = 1e-3,
+        atol: float = 1e-6,
+        norm: str = "rms",
+        max_step: float = np.inf,
+        first_step: float | None = None,
+        vectorized: bool = False,
+    ):
+        super().__init__(fun, t0, y0, t_bound, vectorized)
+        if not callable(linearised):
+            raise TypeError(f"linearised: expected a callable, got {linearised!r}")
+        if self.direction < 0:
+            raise ValueError(f"t_bound: expected at least t0 = {t0}, got {t_bound}")
+        if norm not in ("rms", "max"):
+            raise ValueError(f"norm: expected 'rms' or 'max', got {norm!r}")
+        if not max_step > 0:
+            raise ValueError(f"max_step: expected a positive number, got {max_step}")
+        if not (rtol >= 0 and atol >= 0 and rtol + atol > 0):
+            raise ValueError(f"rtol, atol: expected them >= 0, not both 0, got {rtol}, {atol}")
+        self.linearised, self.norm = linearised, norm
+        self.rtol, self.atol, self.max_step = rtol, atol, max_step
+        self.f = self.fun(self.t, self.y)
+        if first_step is None:
+            self.h_abs = self._first_step()
+        elif 0 < first_step <= t_bound - t0:
+            self.h_abs = first_step
+        else:
+            raise ValueError(f"first_step: expected a step within the interval, got {first_step}")
+        self._stages = None
+
+    def _size(self, error, y) -> float:
+        """Norm of an error relative to what is allowed."""
+        scaled = error / (self.atol + self.rtol * np.abs(y))
+        if self.norm == "max":
+            return float(np.abs(scaled).max())
+        return float(np.linalg.norm(scaled) / np.sqrt(scaled.size))
+
+    def _first_step(self) -> float:
+        """Step with an error of about a hundredth of the tolerance (Hairer, Norsett and Wanner)."""
+        length = self.t_bound - self.t
+        value, slope = self._size(self.y, self.y), self._size(self.f, self.y)
+        small = min(1e-6 if min(value, slope) < 1e-5 else 0.01 * value / slope, length)
+        moved = self.fun(self.t, self.y + small * self.f)
+        bend = self._size(moved - self.f, self.y) / small if small else 0.0
+        largest = max(slope, bend)
+        step = (0.01 / largest) ** (1 / 3) if largest > 1e-15 else max(1e-6, 1e-3 * small)
+        return min(100 * small, step, length, self.max_step)
+
+    def _step_impl(self):
+        t, y, f = self.t, self.y, self.f
+        least = 10 * np.spacing(t)
+        h = min(max(self.h_abs, least), self.max_step)
+        linear, shortened = self.linearised(t, y), False
+        self.njev += 1
+        while h >= least:
+            t_new = min(t + h, self.t_bound)
+            h = t_new - t
+            c = h * D
+            self.nlu += 1
+            k1 = linear.solve(c, f)
+            middle = self.fun(t + h / 2, y + h / 2 * k1)
+            k2 = linear.solve(c, middle - k1) + k1
+            y_new = y + h * k2
+            f_new = self.fun(t_new, y_new)
+            k3 = linear.solve(c, f_new - E32 * (k2 - middle) - 2 * (k1 - f))
+            error = self._size(h / 6 * (k1 - 2 * k2 + k3), np.maximum(np.abs(y), np.abs(y_new)))
+            if error < 1:
+                break
+            h *= max(SHRINK, SAFETY * error ** (-1 / 3)) if np.isfinite(error) else HALF
+            shortened = True
+        else:
+            return False, self.TOO_SMALL_STEP
+        grow = GROW if error == 0 else min(GROW, max(SHRINK, SAFETY * error ** (-1 / 3)))
+        self.h_abs = h * (min(1.0, grow) if shortened else grow)
+        self._stages = y, k1, k2
+        self.t, self.y, self.f = t_new, y_new, f_new
+        return True, None
+
+    def _dense_output_impl(self):
+        return _Interpolant(self.t_old, self.t, *self._stages)
+
+
+class _Interpolant(DenseOutput):
+    """The quadratic through the ends of a step with the stages of the pair."""
+
+    def __init__(self, t_old, t, y, k1, k2):
+        super().__init__(t_old, t)
+        self.y, self.k1, self.k2 = y, k1, k2
+
+    def _call_impl(self, t):
+        h = self.t - self.t_old
+        s = (t - self.t_old) / h
+        a, b = s * (1 - s) / (1 - 2 * D), s * (s - 2 * D) / (1 - 2 * D)
+        if np.ndim(t):
+            return self.y[:, None] + h * (a * self.k1[:, None] + b * self.k2[:, None])
+        return self.y + h * (a * self.k1 + b * self.k2)

@@ -1,0 +1,171 @@
+"""Figures of extremal points: the potential on circle and sphere, the minimiser, trapped flows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.ticker import MultipleLocator
+
+from .style import DIVERGING, FAINT, INK, ROLES, drawing, new_figure
+
+__all__ = ["circle_minimiser", "landscapes", "splitting", "stalled"]
+
+#: Angles on the circle, from -180 to 180 degrees, with round ticks.
+DEGREES = MultipleLocator(90)
+
+
+def degrees(angle) -> np.ndarray:
+    """Angles in [-180, 180) degrees."""
+    return (np.degrees(angle) + 180) % 360 - 180
+
+
+def on_degrees(axes, **labels) -> None:
+    """Set the horizontal axis to the whole circle."""
+    axes.set(xlim=(-180, 180), xlabel="angle (degrees)", **labels)
+    axes.xaxis.set_major_locator(DEGREES)
+
+
+@drawing
+def landscapes(circle: Mapping, sphere: Mapping):
+    """A potential on the circle by its sign regions, and one on the sphere as a map.
+
+    Parameters
+    ----------
+    circle : mapping
+        ``angle``, ``v`` (a fine grid), ``edges`` (angles between regions), ``tops`` (angle and
+        value of the best point of each region, (2, R)), ``best`` (angle and value, (2, m)).
+    sphere : mapping
+        ``grid`` (longitude and latitude of a grid, (2, n, m)), ``v`` (n, m), ``walls`` (a sequence
+        of great circles as longitudes and latitudes, (2, k)), ``best`` ((2, m)).
+    """
+    figure, _ = new_figure(8.2, 3.5)
+    figure.clear()
+    grid = figure.add_gridspec(1, 2, width_ratios=(1, 1.25))
+    left, right = figure.add_subplot(grid[0]), figure.add_subplot(grid[1], projection="mollweide")
+    order = np.argsort(degrees(circle["angle"]))
+    edges = np.sort(degrees(circle["edges"]))
+    for low, high in zip(np.append(-180, edges)[::2], np.append(edges, 180)[::2], strict=False):
+        left.axvspan(low, high, color=FAINT, alpha=0.5, linewidth=0)
+    left.plot(
+        degrees(circle["angle"])[order], np.asarray(circle["v"])[order], color=INK, linewidth=1.6
+    )
+    left.plot(
+        degrees(circle["tops"][0]), circle["tops"][1], label="best of its region",
+        **{**ROLES["found"].line, "markersize": 4},
+    )  # fmt: skip
+    left.plot(
+        degrees(circle["best"][0]), circle["best"][1], "*", color=ROLES["bound"].colour,
+        markersize=13, label="maximiser",
+    )  # fmt: skip
+    on_degrees(left, ylabel="potential $v$", title="Circle")
+    left.legend(loc="best")
+    size = np.abs(sphere["v"]).max()
+    image = right.pcolormesh(
+        *sphere["grid"], sphere["v"], cmap=DIVERGING, vmin=-size, vmax=size, shading="gouraud",
+        rasterized=True,
+    )  # fmt: skip
+    for wall in sphere["walls"]:
+        right.plot(*wall, ".", color=INK, markersize=0.8)
+    right.plot(*sphere["best"], "*", color=ROLES["bound"].colour, markersize=13)
+    right.set(xticklabels=[], yticklabels=[], title="Sphere")
+    right.grid(False)
+    bar = figure.colorbar(image, ax=right, shrink=0.8)
+    bar.set_label("potential $v$")
+    bar.outline.set_visible(False)
+    return figure
+
+
+@drawing
+def circle_minimiser(angle, f, atoms, masses, *, title, ylim=None, also=None):
+    """First variation of a measure above its mean, and the measure itself.
+
+    Parameters
+    ----------
+    angle, f : array, shape (n,)
+        A fine grid of angles and the first variation minus its mean there.
+    atoms, masses : array, shape (m,)
+    title : str
+    ylim : (low, high), optional
+        Range of f.
+    also : (atoms, masses, label, f, name), optional
+        A second measure drawn in the lower panel, and its first variation in the upper.
+    """
+    figure, (top, bottom) = new_figure(7.2, 4.2, nrows=2, sharex=True, height_ratios=(1.5, 1))
+    order = np.argsort(degrees(angle))
+    x, blue, orange = degrees(angle)[order], ROLES["measured"].colour, ROLES["bound"].colour
+    top.axhline(0, **ROLES["reference"].line)
+    top.plot(x, np.asarray(f)[order], color=blue, linewidth=1.8)
+    top.plot(degrees(atoms), np.zeros(len(atoms)), **{**ROLES["found"].line, "markersize": 6})
+    top.set(ylabel=r"$\delta E-\int\delta E\,d\mu$", title=title)
+    if ylim:
+        top.set_ylim(*ylim)
+    bottom.vlines(degrees(atoms), 0, masses, color=blue, linewidth=3)
+    bottom.plot(degrees(atoms), masses, **{**ROLES["found"].line, "markersize": 5})
+    on_degrees(bottom, ylabel="mass")
+    bottom.set_ylim(0, 1.05 * max(np.max(masses), 0.5))
+    if also is not None:
+        places, weights, label, g, name = also
+        top.plot(x, np.asarray(g)[order], color=orange, linewidth=1.4, label=name)
+        top.lines[1].set_label(label[0])
+        top.legend()
+        bottom.vlines(degrees(places), 0, weights, color=orange, linewidth=2)
+        bottom.plot(degrees(places), weights, "s", color=orange, markersize=5, label=label[1])
+        bottom.set_ylim(0, 1.05 * max(np.max(masses), np.max(weights), 0.5))
+    return figure
+
+
+@drawing
+def splitting(items: Sequence[Mapping]):
+    r"""Atoms of the minimiser against the inverse temperature; a dot's area is the mass.
+
+    Parameters
+    ----------
+    items : sequence of mappings
+        Each with ``title``, ``beta`` (n,), ``angle`` and ``mass`` (n lists), optionally ``lines``
+        (a sequence of (beta, angle) curves, drawn dashed).
+    """
+    figure, axes = new_figure(8.0, 3.6, ncols=len(items), sharey=True, squeeze=False)
+    for ax, item in zip(axes[0], items, strict=True):
+        for beta, angle, mass in zip(item["beta"], item["angle"], item["mass"], strict=True):
+            ax.scatter(
+                np.full(len(angle), beta), degrees(angle), s=60 * np.asarray(mass),
+                color=ROLES["found"].colour, alpha=0.7, linewidth=0,
+            )  # fmt: skip
+        for beta, angle in item.get("lines", ()):
+            ax.plot(beta, degrees(angle), **{**ROLES["sharpened"].line, "linewidth": 1.5})
+        ax.set(xscale="log", xlabel=r"$\beta$", title=item["title"], ylim=(-180, 180))
+        ax.yaxis.set_major_locator(DEGREES)
+    axes[0, 0].set_ylabel("angle of the atoms (degrees)")
+    return figure
+
+
+@drawing
+def stalled(runs: Sequence[Mapping]):
+    """Gap and excess of flows against time, with the time at which each was said to have converged.
+
+    Parameters
+    ----------
+    runs : sequence of mappings
+        Each with ``title``, ``t``, ``gap``, ``excess``, ``stop`` and ``speed``.
+    """
+    figure, axes = new_figure(8.2, 3.7, ncols=len(runs), sharey=True, squeeze=False)
+    for ax, run in zip(axes[0], runs, strict=True):
+        ax.axvline(run["stop"], color=INK, linewidth=1)
+        ax.annotate(
+            "rule fires", (run["stop"], 1.0), xycoords=("data", "axes fraction"),
+            xytext=(-4, -4), textcoords="offset points", ha="right", va="top", fontsize=9,
+        )  # fmt: skip
+        ax.plot(run["t"], run["gap"], label="certified gap", **ROLES["bound"].line)
+        ax.plot(
+            run["t"], run["excess"], label="$E-\\min E$",
+            **{**ROLES["measured"].line, "marker": ""},
+        )  # fmt: skip
+        ax.plot(
+            run["t"], run["speed"], label="largest speed",
+            **{**ROLES["reference"].line, "linewidth": 1.3},
+        )  # fmt: skip
+        ax.set(xscale="log", yscale="log", xlabel="time $t$", title=run["title"], ylim=(1e-8, 3))
+    axes[0, 0].set_ylabel("energy; speed")
+    axes[0, 0].legend(loc="lower left")
+    return figure
