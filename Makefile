@@ -9,6 +9,8 @@ PYTHON ?= python3
 PY := .venv/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 CHAPTERS := $(wildcard book/*.ipynb)
+# Processes that run tests: one for each processor, but at most eight. 0: no other than pytest.
+WORKERS ?= logical
 SOURCES := $(shell find book mfbook -mindepth 1 ! -path '*/__pycache__*' ! -path '*/.*')
 
 # One thread per linear-algebra call and a fixed hash seed: a second run gives the same bytes.
@@ -43,7 +45,7 @@ book: _build/.book  ## Render the stored notebooks to _build/html (warnings are 
 	@echo "The book: $(CURDIR)/_build/html/index.html"
 
 test: .venv/.test book  ## Build the book, then run every test: units, notebooks, site
-	@$(PY) -m pytest --nbval --nbval-current-env tests mfbook tools $(CHAPTERS)
+	@$(PY) -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --nbval --nbval-current-env tests mfbook tools $(CHAPTERS)
 
 run: .venv/.test  ## Re-execute the chapters in place (CHAPTER=03-assumptions for one)
 	@$(PY) tools/run_notebooks.py $(if $(CHAPTER),book/$(CHAPTER).ipynb,$(CHAPTERS))

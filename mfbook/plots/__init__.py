@@ -8,11 +8,12 @@ from .assumptions import curvature_shares, derivative_bounds, profile_runs
 from .charts import attention_maps, curves, rates, scatter
 from .discussion import phase_space, predictors, support_values
 from .dynamics import bound_cloud, grid_map, panels, particles
-from .extremal import circle_minimiser, landscapes, splitting, stalled
+from .extremal import circle_minimiser, gap_cloud, landscapes, splitting, stalled
 from .frames import frames
 from .localisation import atoms_on_circle
 from .long_time import imbalance
 from .model import head_view, hessian_blocks, prediction_map, sensitivity, two_paths
+from .scaling import cluster_bounds, count_bars, count_panels, mass_panels, merging_clock
 from .spheres import cluster_counts, sphere_histograms, sphere_scene
 from .stability import cloud, phase_diagram, regimes, verdicts
 from .static import boosting_rounds, excess_distribution, excess_rates
@@ -28,7 +29,10 @@ __all__ = [
     "bound_cloud",
     "circle_minimiser",
     "cloud",
+    "cluster_bounds",
     "cluster_counts",
+    "count_bars",
+    "count_panels",
     "curvature_shares",
     "curves",
     "derivative_bounds",
@@ -36,11 +40,14 @@ __all__ = [
     "excess_distribution",
     "excess_rates",
     "frames",
+    "gap_cloud",
     "grid_map",
     "head_view",
     "hessian_blocks",
     "imbalance",
     "landscapes",
+    "mass_panels",
+    "merging_clock",
     "new_figure",
     "panels",
     "particles",

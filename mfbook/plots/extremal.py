@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.colors import TwoSlopeNorm
 from matplotlib.ticker import MultipleLocator
 
 from .style import DIVERGING, FAINT, INK, ROLES, drawing, new_figure
 
-__all__ = ["circle_minimiser", "landscapes", "splitting", "stalled"]
+__all__ = ["circle_minimiser", "gap_cloud", "landscapes", "splitting", "stalled"]
 
 #: Angles on the circle, from -180 to 180 degrees, with round ticks.
 DEGREES = MultipleLocator(90)
@@ -60,10 +61,11 @@ def landscapes(circle: Mapping, sphere: Mapping):
     )  # fmt: skip
     on_degrees(left, ylabel="potential $v$", title="Circle")
     left.legend(loc="best")
-    size = np.abs(sphere["v"]).max()
+    # the two signs have scales of their own: the maximum may be far smaller than the depth
+    low, high = min(np.min(sphere["v"]), -1e-9), max(np.max(sphere["v"]), 1e-9)
     image = right.pcolormesh(
-        *sphere["grid"], sphere["v"], cmap=DIVERGING, vmin=-size, vmax=size, shading="gouraud",
-        rasterized=True,
+        *sphere["grid"], sphere["v"], cmap=DIVERGING, norm=TwoSlopeNorm(0, low, high),
+        shading="gouraud", rasterized=True,
     )  # fmt: skip
     for wall in sphere["walls"]:
         right.plot(*wall, ".", color=INK, markersize=0.8)
@@ -96,7 +98,8 @@ def circle_minimiser(angle, f, atoms, masses, *, title, ylim=None, also=None):
     x, blue, orange = degrees(angle)[order], ROLES["measured"].colour, ROLES["bound"].colour
     top.axhline(0, **ROLES["reference"].line)
     top.plot(x, np.asarray(f)[order], color=blue, linewidth=1.8)
-    top.plot(degrees(atoms), np.zeros(len(atoms)), **{**ROLES["found"].line, "markersize": 6})
+    at = np.interp(degrees(atoms), x, np.asarray(f)[order])
+    top.plot(degrees(atoms), at, **{**ROLES["found"].line, "markersize": 6})
     top.set(ylabel=r"$\delta E-\int\delta E\,d\mu$", title=title)
     if ylim:
         top.set_ylim(*ylim)
@@ -168,4 +171,31 @@ def stalled(runs: Sequence[Mapping]):
         ax.set(xscale="log", yscale="log", xlabel="time $t$", title=run["title"], ylim=(1e-8, 3))
     axes[0, 0].set_ylabel("energy; speed")
     axes[0, 0].legend(loc="lower left")
+    return figure
+
+
+@drawing
+def gap_cloud(groups: Sequence[Mapping], *, limits):
+    """Excess energies against certified gaps, on logarithmic axes: no point is above the line.
+
+    Parameters
+    ----------
+    groups : sequence of mappings
+        Each with ``gap``, ``excess``, ``label``, ``marker`` and ``role``.
+    limits : (low, high)
+        Range of both axes.
+    """
+    figure, axes = new_figure(6.0, 4.4)
+    for group in groups:
+        axes.plot(
+            group["gap"], group["excess"], linestyle="", marker=group["marker"], markersize=3.5,
+            alpha=0.45, color=ROLES[group["role"]].colour, label=group["label"],
+        )  # fmt: skip
+    axes.plot(limits, limits, label="excess = gap", **ROLES["bound"].line)
+    axes.set(
+        xscale="log", yscale="log", xlim=limits, ylim=limits, xlabel="certified gap",
+        ylabel="$E-\\min E$",
+    )  # fmt: skip
+    for handle in axes.legend(loc="upper left").legend_handles:
+        handle.set_alpha(1)
     return figure

@@ -45,30 +45,32 @@ def jacobian(F, x, w, normalised: bool) -> np.ndarray:
     T = frames(x)
     z = x if F.B is None else x @ F.B
     K = np.exp(F.beta * (x @ z.T - F.shift))
-    Z = K @ w
-    G = (K * w) @ z
-    # the part of each particle's own position, as an evaluation point
-    own = F.beta * np.einsum("ij,jp,jq->ipq", K * w, z, z, optimize=True)
-    # as a source: w_l K_il (B + beta z_l (B x_i)^T), measured in the frames
-    inner = np.einsum("idp,jd->ijp", T, z)  # T_i^T z_l
-    BT = T if F.B is None else np.einsum("de,iep->idp", F.B, T)
-    source = np.einsum("idp,jdq->ipjq", T, BT, optimize=True)
-    tilt = np.einsum("id,jdq->ijq", z, T)  # (B x_i)^T T_l
-    source += F.beta * inner.transpose(0, 2, 1)[:, :, :, None] * tilt[:, None]
-    source *= (K * w)[:, None, :, None]
+    K *= w
+    Z, G = K.sum(axis=1), K @ z
+    flat = np.ascontiguousarray(T.transpose(0, 2, 1)).reshape(n * (d - 1), d)  # rows: frame vectors
+    # each particle as an evaluation point: its own second derivative
+    own = F.beta * (K @ (z[:, :, None] * z[:, None]).reshape(n, d * d)).reshape(n, d, d)
+    # each particle as a source: w_l K_il (B + beta z_l (B x_i)^T), measured in the frames
+    source = flat @ (flat if F.B is None else flat @ F.B).T
+    source = source.reshape(n, d - 1, n, d - 1)
+    inner = (flat @ z.T).reshape(n, d - 1, n, 1)  # T_i^T z_l
+    tilt = (z @ flat.T).reshape(n, 1, n, d - 1)  # (B x_i)^T T_l
+    source += (F.beta * inner) * tilt
+    source *= K[:, None, :, None]
     if normalised:
-        t = np.einsum("idp,id->ip", T, G)
-        own = own / Z[:, None, None]
-        own -= F.beta * np.einsum("ip,iq->ipq", G / Z[:, None], G / Z[:, None])
-        dZ = F.beta * (K * w)[:, :, None] * tilt
-        source -= (t / Z[:, None])[:, :, None, None] * dZ[:, None]
-        source /= Z[:, None, None, None]
+        # d(N/Z) = dN/Z - N dZ/Z^2
+        part = (flat.reshape(n, d - 1, d) @ G[:, :, None]).reshape(n, d - 1, 1, 1)
+        ratio = Z[:, None, None]
+        own = own / ratio - F.beta * (G[:, :, None] * G[:, None]) / ratio**2
+        source -= part / ratio[..., None] * (F.beta * K[:, None, :, None] * tilt)
+        source /= ratio[..., None]
         G = G / Z[:, None]
     if F.a is not None:
         slope = F.activation.slope(F.scores(x)) * F.omega
-        own = own + np.einsum("nj,jp,jq->npq", slope, F.a, F.a, optimize=True)
+        squares = (F.a[:, :, None] * F.a[:, None]).reshape(-1, d * d)
+        own = own + (slope @ squares).reshape(n, d, d)
         G = G + F._drift(x)
-    block = np.einsum("ndp,nde,neq->npq", T, own, T, optimize=True)
+    block = T.transpose(0, 2, 1) @ own @ T
     block -= (x * G).sum(axis=1)[:, None, None] * np.eye(d - 1)
     i = np.arange(n)
     source[i, :, i] += block
@@ -89,9 +91,9 @@ class Linearised:
         if self._known[0] != c:
             self._known = c, self._factor(c)
         T = frames(self.x)
-        inside = np.einsum("idp,id->ip", T, b)
+        inside = (b[:, None] @ T)[:, 0]
         change = self._known[1](inside.ravel()).reshape(inside.shape) - inside
-        return b + np.einsum("idp,ip->id", T, change)
+        return b + (T @ change[:, :, None])[:, :, 0]
 
 
 def linearise(F, x, w, scale: float, normalised: bool) -> Linearised:
@@ -120,36 +122,81 @@ def linearise(F, x, w, scale: float, normalised: bool) -> Linearised:
     return Linearised(x, dense)
 
 
+class _Modes:
+    """Moments and polynomials of all particles at once, from one table of powers."""
+
+    def __init__(self, x, count):
+        self.powers = [
+            forces.Powers(forces.as_complex(x[i : i + 8192]), count) for i in range(0, len(x), 8192)
+        ]
+        self.parts = np.cumsum([0, *(p.low.shape[1] for p in self.powers)])
+
+    def moments(self, w, count):
+        """Sums of w z^k over the particles, k < count."""
+        pieces = np.split(w, self.parts[1:-1])
+        return sum(p.moments(piece) for p, piece in zip(self.powers, pieces, strict=True))[:count]
+
+    def polynomial(self, c):
+        """Real parts of sum_k c_k z^k at the particles."""
+        size = self.powers[0].s * self.powers[0].t
+        c = np.append(c, np.zeros(size - len(c)))[None]
+        return np.concatenate([p.polynomial(c)[0] for p in self.powers])
+
+
 def _low_rank(F, x, w, scale, normalised):
-    r"""Jacobian on the circle, :math:`D+U^\top V`: Woodbury's formula for each c."""
+    r"""Jacobian on the circle, a diagonal plus rank 2K: Woodbury's formula for each c.
+
+    The small matrix holds sums over particles of products of cosines and sines of k and l times
+    the angle. Products are sums of cosines and sines of k - l and k + l times it, so 2K + 1 moments
+    are enough: O(N K) for the matrix, O(K^3) to factor it.
+    """
     sums = forces.CircleSums.of(x, w, F.beta)
     coefficients = forces.fourier(F.beta)
     k = np.arange(len(coefficients))
     even = coefficients * k * k / F.beta  # of -h''/beta
     # terms below 1e-13 of the largest change no digit that an implicit step uses
-    k = k[: int(np.flatnonzero(even > 1e-13 * even.max())[-1]) + 1][1:]
-    root, odd = np.sqrt(even[k])[:, None], (coefficients[k] * k)[:, None]  # odd: of -h'
-    powers = forces.powers(forces.as_complex(x), np.empty((len(k) + 1, len(x)), complex))[1:]
-    cos, sin = root * powers.real, root * powers.imag
+    k = k[1 : int(np.flatnonzero(even > 1e-13 * even.max())[-1]) + 1]
+    order = len(k)
+    root = np.sqrt(even[k])
+    odd = coefficients[k] * k / root  # of -h', for the change of Z
+    modes = _Modes(x, 2 * order + 1)
     Z, t, curvature = sums(x, "Ztc", own=True)
-    U = np.concatenate([cos, sin])
-    V = w * U
     if normalised:
-        # d(t/Z) = dt/Z - t dZ/Z^2, and dZ has the antisymmetric kernel
-        ratio = t / Z * (odd / root**2)
-        U = (U - np.concatenate([ratio * sin, -ratio * cos])) / Z
         curvature = curvature / Z - F.beta * (t / Z) ** 2
+    else:
+        Z = np.ones(len(x))
+    ratio = t / Z
     D = scale * (curvature + _own_slope(F, x))
-    U = scale * U
+    difference, total = np.abs(k[:, None] - k), k[:, None] + k
+    sign = np.sign(k - k[:, None])
+
+    def gram(weights):
+        """Sums of weights times cos cos, cos sin, sin cos, sin sin."""
+        m = modes.moments(weights, 2 * order + 1)
+        cc, ss = m.real[difference] + m.real[total], m.real[difference] - m.real[total]
+        cs = m.imag[total] + sign * m.imag[difference]
+        return cc / 2, cs / 2, cs.T / 2, ss / 2
 
     def factor(c):
         S = 1 - c * D
-        small = np.eye(len(U)) - c * (V / S) @ U.T
-        factors = lu_factor(small, check_finite=False)
+        cc, cs, sc, ss = gram(w / (S * Z))
+        small = np.block([[cc, cs], [sc, ss]]) * np.tile(root, 2)
+        if normalised:  # d(t/Z) = dt/Z - t dZ/Z^2, and dZ has the antisymmetric kernel
+            cc, cs, sc, ss = gram(w * ratio / (S * Z))
+            small -= np.block([[cs, -cc], [ss, -sc]]) * np.tile(odd, 2)
+        small *= -c * scale * np.tile(root, 2)[:, None]
+        small[np.diag_indices(2 * order)] += 1
+        factors = lu_factor(small, check_finite=False, overwrite_a=True)
 
         def solve(b):
             first = b / S
-            return first + c * (lu_solve(factors, V @ first, check_finite=False) @ U) / S
+            m = root * modes.moments(w * first, order + 1)[1:]
+            m = lu_solve(factors, np.concatenate([m.real, m.imag]), check_finite=False)
+            m = m[:order] - 1j * m[order:]
+            back = modes.polynomial(np.append(0, root * m))
+            if normalised:
+                back = back - ratio * modes.polynomial(np.append(0, -1j * odd * m))
+            return first + c * scale * back / (S * Z)
 
         return solve
 

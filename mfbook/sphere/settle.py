@@ -103,6 +103,7 @@ def settle(
     method: str = "rosenbrock",
     step: float = 0.1,
     horizon: float = 2e4,
+    most: int | None = None,
     tolerance: float = 1e-4,
     window: int = 5,
     threshold: float | None = None,
@@ -137,8 +138,9 @@ def settle(
     step : float
         Length of Euler's steps.
     horizon : float
-        Time at which a run ends that has not settled. No method takes more than
-        ``horizon / step`` steps.
+        Time at which a run ends that has not settled.
+    most : int, optional
+        Steps after which it ends. Default: ``horizon / step``, for either method.
     tolerance : float
         Largest speed of a settled state.
     window : int
@@ -194,6 +196,7 @@ def settle(
     limit = int(round(horizon / step)) if horizon / step < 2**53 else 0
     if limit < 1:
         raise ValueError(f"horizon: expected 1 to 2^53 steps of {step}, got {horizon}")
+    limit = limit if most is None else min(limit, validate.count(most, "most"))
     if threshold is None:
         threshold = default_threshold(F.beta, mu.dim)
     else:
