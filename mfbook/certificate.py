@@ -55,8 +55,9 @@ def frank_wolfe_gap(F, mu: Measure, rng, **options) -> Gap:
 
     For an attention risk on ``shape.ball(radius)``, alone or with a ``Ridge``, the minimum
     over (W_V, W_O) is in closed form, (W_Q, W_K) are searched from many starts, and the rigorous
-    end bounds the largest singular value for all of them (Chapter 4). For any other functional
-    the search is a projected gradient descent from the atoms and nothing is proved.
+    end bounds the largest singular value for all of them (Chapter 4). For the energy on a sphere
+    branch and bound proves the rigorous end (Appendix A). For any other functional the search is a
+    projected gradient descent from the atoms and nothing is proved.
 
     Parameters
     ----------

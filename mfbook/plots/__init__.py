@@ -6,6 +6,7 @@ as a PNG. Colours and line styles mean the same thing throughout the book: see `
 
 from .assumptions import curvature_shares, derivative_bounds, profile_runs
 from .charts import attention_maps, curves, rates, scatter
+from .circle import angle_histograms, angle_paths, energy_and_ring, planar_orbits
 from .discussion import phase_space, predictors, support_values
 from .dynamics import bound_cloud, grid_map, panels, particles
 from .extremal import circle_minimiser, gap_cloud, landscapes, splitting, stalled
@@ -23,6 +24,8 @@ __all__ = [
     "ROLES",
     "Picture",
     "Role",
+    "angle_histograms",
+    "angle_paths",
     "atoms_on_circle",
     "attention_maps",
     "boosting_rounds",
@@ -37,6 +40,7 @@ __all__ = [
     "curves",
     "derivative_bounds",
     "drawing",
+    "energy_and_ring",
     "excess_distribution",
     "excess_rates",
     "frames",
@@ -53,6 +57,7 @@ __all__ = [
     "particles",
     "phase_diagram",
     "phase_space",
+    "planar_orbits",
     "prediction_map",
     "predictors",
     "profile_runs",

@@ -74,6 +74,8 @@ def landscapes(circle: Mapping, sphere: Mapping):
     right.grid(False)
     bar = figure.colorbar(image, ax=right, shrink=0.8)
     bar.set_label("potential $v$")
+    bar.set_ticks([low, low / 2, 0, high / 2, high])
+    bar.ax.yaxis.set_major_formatter("{x:.2f}")
     bar.outline.set_visible(False)
     return figure
 

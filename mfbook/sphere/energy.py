@@ -115,7 +115,7 @@ class SphereEnergy(Functional):
             raise ValueError(f"B: expected shape {(self.a.shape[1],) * 2} as a has, got {B.shape}")
         size = np.abs(np.linalg.eigvalsh(B))
         if not size.min() > 1e-14 * size.max():
-            raise ValueError(f"B: expected an invertible matrix, got least |eigenvalue| {size[0]}")
+            raise ValueError(f"B: expected an invertible matrix, got least |eigenvalue| {size.min()}")
         return B
 
     def __repr__(self) -> str:
@@ -182,6 +182,8 @@ class SphereEnergy(Functional):
     def energy_parts(self, mu: Measure) -> tuple[float, float]:
         r"""Interaction energy :math:`E_\beta(\mu)` and :math:`\frac12\int v\,d\mu`."""
         local = self.at(mu)
+        if np.iscomplexobj(mu.atoms):
+            raise TypeError("mu: expected real atoms, got complex ones")
         return float(local.interaction), float(mu.weights @ self._v(mu.atoms)) / 2
 
     def velocity(self, x, mu: Measure) -> np.ndarray:
@@ -210,11 +212,11 @@ class SphereEnergy(Functional):
         >>> F.velocity([[0.0, 1.0]], mu).round(4)
         array([[0.3679, 0.    ]])
         """
-        own = x is mu.atoms
-        if not own:
-            x = validate.array(x, "x", ("n", "d"))
+        local = self.at(mu)
+        if x is not mu.atoms:
+            x = validate.array(x, "x", ("n", mu.dim))
             self._points(x, "x")
-        return self.at(mu).velocity(x)
+        return local.velocity(x)
 
     def field(self, ascent: bool = False) -> Field:
         """Velocity of the flow as a field for :func:`mfbook.flow.flow`: +u or -u."""
@@ -227,7 +229,8 @@ def on_sphere(x, name: str) -> None:
     """Refuse points that are not unit vectors."""
     size = np.sqrt(np.einsum("nd,nd->n", x, x))
     error = np.abs(size - 1)
-    if not error.max() <= ON_TOLERANCE:
+    # float32 vectors carry rounding of their own
+    if not error.max() <= max(ON_TOLERANCE, 4 * np.finfo(size.dtype).eps):
         i = int(error.argmax())
         raise ValueError(f"{name}: expected unit vectors, got length {size[i]:.12g} at index {i}")
 

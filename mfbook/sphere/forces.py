@@ -182,6 +182,7 @@ def direct(x, y, w, beta, B=None, s=1.0, *, shift=False):
         e = left[i : i + rows] @ exponent
         if shift:
             e -= e[:, w > 0].max(axis=1, keepdims=True)
+            np.minimum(e, 0, out=e)  # of nearer particles without weight
         np.exp(e, out=e)
         out[i : i + rows] = e @ right
     return out[:, -1], out[:, :-1]

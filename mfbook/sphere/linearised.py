@@ -44,7 +44,11 @@ def jacobian(F, x, w, normalised: bool) -> np.ndarray:
     n, d = x.shape
     T = frames(x)
     z = x if F.B is None else x @ F.B
-    K = np.exp(F.beta * (x @ z.T - F.shift))
+    K = F.beta * (x @ z.T - F.shift)
+    if normalised:  # only quotients count, and they survive far away from all weight
+        K -= K[:, w > 0].max(axis=1, keepdims=True)
+        np.minimum(K, 0, out=K)
+    np.exp(K, out=K)
     K *= w
     Z, G = K.sum(axis=1), K @ z
     flat = np.ascontiguousarray(T.transpose(0, 2, 1)).reshape(n * (d - 1), d)  # rows: frame vectors

@@ -57,6 +57,8 @@ __all__ = ["least_first_variation"]
 SLACK = 8 * np.finfo(float).eps
 #: Kernel evaluations held in memory at a time.
 BLOCK = 1 << 18
+#: Dimension above which cells have too many corners; the crude bound is left.
+MOST_DIMENSIONS = 8
 #: Bounds on the second derivative of activations: (2 - s^2) n(s), -2 tanh sech^2, 0.
 CURVATURE = ((GELU, 2 / np.sqrt(2 * np.pi)), (TANH, 4 / (3 * np.sqrt(3))), (LINEAR, 0.0))
 
@@ -73,9 +75,10 @@ def least_first_variation(
 ) -> Minimum:
     r"""Least value of the first variation of F at :math:`\sum_iw_i\delta_{x_i}`, with a bound.
 
-    Branch and bound in any dimension; see the module's text for the inequalities. On the circle
+    Branch and bound up to dimension 8; see the module's text for the inequalities. On the circle
     the bracket closes to rounding. On spheres the effort grows with the dimension: where the
     budget ends first, the bound is what has been proved until then, and ``converged`` is false.
+    Beyond, the search gives the value and Jensen's inequality a crude bound.
 
     Parameters
     ----------
@@ -519,7 +522,9 @@ def _least_on_sphere(F, y, w, rng, starts, tolerance, budget):
     order = np.argsort(value, kind="stable")[:starts]
     runs = [f.descend(seeds[i]) for i in order]
     value, point, success = min(runs, key=lambda run: run[0])
-    value, point, bound, closed = _branch_and_bound(f, value, point, tolerance, budget)
+    bound, closed = -np.inf, False
+    if y.shape[1] <= MOST_DIMENSIONS:
+        value, point, bound, closed = _branch_and_bound(f, value, point, tolerance, budget)
     bound = max(bound, f.jensen()) - SLACK * f.scale
     return Minimum(point, value, float(min(bound, value)), success and closed, f.evaluations)
 
