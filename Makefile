@@ -50,11 +50,12 @@ test: .venv/.test book  ## Build the book, then run every test: units, notebooks
 run: .venv/.test  ## Re-execute the chapters in place (CHAPTER=03-assumptions for one)
 	@$(PY) tools/run_notebooks.py $(if $(CHAPTER),book/$(CHAPTER).ipynb,$(CHAPTERS))
 
-sweep: .venv/.test  ## Compute the results that chapters load from book/data (half an hour, resumable)
+sweep: .venv/.test  ## Compute the results that chapters load from book/data (an hour or two, resumable)
 	@$(PY) -m mfbook.experiments.propagation
 	@$(PY) -m mfbook.experiments.text
+	@$(PY) -m mfbook.experiments.sphere
 
-bench: .venv/.test  ## Compare the speed of kernels and training with PyTorch and JAX
+bench: .venv/.test  ## Compare the speed of kernels, training and the sphere with other code
 	@$(PIP) --editable '.[bench]'
 	@$(PY) -m benchmarks
 
