@@ -46,8 +46,8 @@ HIGHER_HORIZON = 300.0
 DRAWS, DRAWS_BETA = 50, 25.0
 #: Temperatures at which the scale of the perceptron is varied.
 SCALED_BETAS = (5.0, 25.0)
-#: Most steps of a stiff run, by dimension: flows with ReLUs at large beta need not settle.
-MOST = {2: 3000, 3: 500}
+#: Most steps of a stiff run: flows with ReLUs at large beta need not settle.
+MOST = 3000
 #: Factors of the perceptron's weights whose effect on the time to converge is measured.
 SCALES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -133,7 +133,8 @@ def run(
     """One run to the stopping rule; what is stored of its end.
 
     On the circle and on the sphere in three dimensions with stiff steps up to time 20,000 (the
-    protocol's horizon) or for at most 3000 and 500 steps; in higher dimension with the protocol's Euler steps up to time 300.
+    protocol's horizon) or for at most 3000 steps; in higher dimension with the protocol's Euler
+    steps up to time 300.
 
     Returns
     -------
@@ -147,7 +148,7 @@ def run(
     if direction not in ("ascent", "descent"):
         raise ValueError(f"direction: expected 'ascent' or 'descent', got {direction!r}")
     F, ascent = energy(beta, units, normalised, d, scale), direction == "ascent"
-    how = {"most": MOST[d]} if d <= 3 else {"method": "euler", "horizon": HIGHER_HORIZON}
+    how = {"most": MOST} if d <= 3 else {"method": "euler", "horizon": HIGHER_HORIZON}
     end = settle(F, start(d, seed), ascent=ascent, **how)
     out = {
         "count": end.clusters.count, "time": end.times[-1], "steps": end.steps,
