@@ -1,14 +1,17 @@
 """The experiments whose results are stored: their rows, their files, and a file that is stale."""
 
+import inspect
 import json
 import re
 
 import numpy as np
 import pytest
 
-from mfbook.experiments import propagation, text
+from mfbook.experiments import propagation, sphere, text
 from mfbook.flow import gradient_flow
 from mfbook.measure import Measure
+from mfbook.space import Sphere
+from mfbook.sphere import second_order
 from mfbook.tasks import corpus_hash
 from tools.chapters import ROOT
 
@@ -134,3 +137,198 @@ def test_text_rows_are_not_stale(texts):
     row = text.row(32, 11)
     assert np.allclose(row["bits"], texts["bits_32"][11], atol=1e-6)
     assert np.allclose(row["quantiles"], texts["quantiles_32"][11], rtol=1e-5)
+
+
+# ---------------------------------------------------------------------------------------------
+# the sphere
+
+
+@pytest.fixture(scope="module")
+def settled():
+    if not sphere.FILE.exists():
+        pytest.skip("the sweep of the sphere has not been run")
+    return sphere.load()
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Few particles, and little time in higher dimension."""
+    monkeypatch.setattr(sphere, "PARTICLES", {2: 20, 3: 15})
+    monkeypatch.setattr(sphere, "HIGHER_HORIZON", 3.0)
+
+
+@pytest.mark.parametrize("d", [2, 3, 16])
+def test_perceptron_is_the_same_in_every_run(d):
+    a, omega = sphere.perceptron(d)
+    assert a.shape == (d, d) and np.allclose(np.linalg.norm(a, axis=1), 1, rtol=0, atol=1e-15)
+    rng = np.random.default_rng(0)
+    directions = rng.normal(size=(d, d))
+    assert np.allclose(a, directions / np.sqrt((directions**2).sum(axis=1))[:, None], atol=1e-15)
+    assert (omega == rng.normal(size=d)).all()
+    b, scaled = sphere.perceptron(d, 4.0)
+    assert (a == b).all() and (scaled == 4 * omega).all()
+    assert (sphere.perceptron(d, 0)[1] == 0).all()
+
+
+def test_arguments_of_a_setup():
+    F = sphere.energy(5.0, "gelu", True, 3, 0.5)
+    assert (F.beta, F.activation.name, F.normalised, F.dim) == (5.0, "gelu", True, 3)
+    assert (F.omega == 0.5 * sphere.perceptron(3)[1]).all()
+    assert sphere.energy(1.0).a is None and sphere.energy(1.0, normalised=True).normalised
+    calls = {
+        "d": lambda: sphere.perceptron(1),
+        "scale": lambda: sphere.perceptron(2, -1.0),
+        "beta": lambda: sphere.energy(0.0),
+        "activation": lambda: sphere.energy(1.0, "swish"),
+        "n": lambda: sphere.start(n=0),
+        "direction": lambda: sphere.run(2, 1.0, "up", "none"),
+        "wanted": lambda: sphere.select({"beta": 0, "seed": 0, "scale": 1}, colour=1),
+    }
+    for name, call in calls.items():
+        with pytest.raises(ValueError, match=f"^{name}: expected"):
+            call()
+
+
+def test_particles_at_the_start():
+    for d, n in ((2, 1000), (3, 500), (8, 500)):
+        mu = sphere.start(d)
+        assert (mu.size, mu.dim) == (n, d) and Sphere().contains(mu.atoms, 1e-14).all()
+        assert (sphere.start(d).atoms == mu.atoms).all()
+        assert np.abs(mu.weights @ mu.atoms).max() < 4 / np.sqrt(n)
+    assert np.abs(sphere.start(2, 1).atoms - sphere.start(2).atoms).max() > 0.1
+    assert sphere.start(5, 0, 7).size == 7
+
+
+def test_every_setup_is_a_cell_once():
+    cells = sphere.cells()
+    keys = [tuple(sorted(cell.items())) for cell in cells]
+    assert len(set(keys)) == len(keys)
+    names = set(inspect.signature(sphere.run).parameters)
+    assert all(set(cell) == names for cell in cells)
+    table = {name: np.array([cell[name] for cell in cells]) for name in names}
+    plain = sphere.select(table)
+    # 13 temperatures, two directions, three units, normalised or not
+    assert [np.sum(plain & (table["d"] == d)) for d in (2, 3)] == [156, 156]
+    assert [np.sum(table["d"] == d) for d in sphere.HIGHER] == [18] * 3
+    for direction, units in (("ascent", "none"), ("ascent", "gelu"), ("descent", "gelu")):
+        drawn = (table["direction"] == direction) & (table["units"] == units)
+        drawn &= (table["d"] == 2) & (table["beta"] == 25) & (table["scale"] == 1)
+        seeds = np.sort(table["seed"][drawn & ~table["normalised"]])
+        assert (seeds == np.arange(50)).all()
+    for units in ("relu", "gelu"):
+        for normalised in (False, True):
+            wanted = {"d": 2, "direction": "descent", "units": units, "normalised": normalised}
+            scales = [
+                c["scale"]
+                for c in cells
+                if c["seed"] == 0
+                and c["beta"] == 5.0
+                and all(c[name] == value for name, value in wanted.items())
+            ]
+            assert sorted(scales) == sorted(sphere.SCALES)
+
+
+@pytest.mark.parametrize("direction", ["ascent", "descent"])
+@pytest.mark.parametrize("d", [2, 3, 4])
+def test_a_run_is_what_it_says(d, direction, few):
+    row = sphere.run(d, 3.0, direction, "gelu")
+    F, m = sphere.energy(3.0, "gelu", d=d), row["count"]
+    assert row["masses"].shape == (m,) and row["centres"].shape == (m, d)
+    assert row["masses"].sum() == pytest.approx(1, abs=1e-12) and (row["masses"] > 0).all()
+    assert Sphere().contains(row["centres"], 1e-12).all()
+    before = F(sphere.start(d))
+    assert (row["value"] > before) == (direction == "ascent")
+    assert np.isnan(row["gap"]) == (direction == "ascent")
+    assert np.isnan(row["least"]) == (d == 4)
+    if direction == "descent":
+        assert 0 <= row["gap_found"] <= row["gap"] < 1
+    if d < 4:
+        # four particles in a wide chain are at rest, but do not satisfy the rule
+        assert row["stopped"] != (d == 3 and direction == "descent") and row["speed"] <= 1e-4
+        assert row["steps"] < sphere.MOST
+        # of the energy that the flow descends, at a state near rest
+        centres = Measure(row["centres"], row["masses"] / row["masses"].sum())
+        spectrum = second_order(F, centres).eigenvalues
+        near = -spectrum[-1] if direction == "ascent" else spectrum[0]
+        assert row["least"] == pytest.approx(near, abs=0.05) or m < 20
+    else:
+        assert row["time"] == pytest.approx(3.0) and row["steps"] == 30
+
+
+def test_runs_differ_in_their_draws_and_scales(few):
+    runs = [
+        sphere.run(2, 3.0, "descent", "gelu", **how)
+        for how in ({}, {"seed": 1}, {"scale": 2.0}, {"normalised": True})
+    ]
+    assert len({run["value"] for run in runs}) == 4
+
+
+def test_the_table_keeps_the_order_of_the_cells(few, monkeypatch):
+    """Costly runs go first, and their rows still stand beside their cells."""
+    small = [
+        {"d": d, "beta": beta, "direction": direction, "units": units, "normalised": False,
+         "seed": 0, "scale": 1.0}
+        for d, beta, direction, units in (
+            (2, 1.0, "ascent", "none"), (3, 0.5, "descent", "relu"),
+            (2, 5.0, "descent", "gelu"), (4, 1.0, "ascent", "relu"),
+        )
+    ]  # fmt: skip
+    monkeypatch.setattr(sphere, "cells", lambda: small)
+    data = sphere.compute(None, 1)
+    check_table(data)
+    assert data["centres"].shape[1] == 4
+    for i, cell in enumerate(small):
+        row = sphere.run(**cell)
+        part = slice(data["first"][i], data["first"][i + 1])
+        assert all(data[name][i] == value for name, value in cell.items())
+        assert data["value"][i] == row["value"] and data["steps"][i] == row["steps"]
+        assert np.allclose(data["masses"][part], row["masses"], atol=1e-6)
+        assert np.allclose(data["centres"][part, : cell["d"]], row["centres"], atol=1e-6)
+    chosen = sphere.select(data, d=2, units="gelu")
+    assert chosen.tolist() == [False, False, True, False]
+    assert sphere.select(data, seed=1).sum() == 0
+
+
+def check_table(data):
+    """What every table of runs has to be, whatever the runs."""
+    runs, first = len(data["beta"]), data["first"]
+    columns = ("d", "direction", "units", "normalised", "seed", "scale", "count", "time", "steps")
+    columns += ("stopped", "speed", "value", "least", "gap_found", "gap")
+    assert all(data[name].shape == (runs,) for name in columns)
+    assert first[0] == 0 and (np.diff(first) == data["count"]).all() and (data["count"] > 0).all()
+    assert len(data["masses"]) == len(data["centres"]) == first[-1]
+    assert np.abs(np.add.reduceat(data["masses"].astype(float), first[:-1]) - 1).max() < 1e-5
+    assert np.abs(np.linalg.norm(data["centres"], axis=1) - 1).max() < 1e-5
+    ascent, low = data["direction"] == "ascent", data["d"] <= 3
+    assert (np.isnan(data["gap"]) == ascent).all() and (np.isnan(data["least"]) == ~low).all()
+    gap, found = data["gap"][~ascent], data["gap_found"][~ascent]
+    assert ((0 <= found) & (found <= gap) & (gap < np.inf)).all()
+    assert (data["speed"][data["stopped"]] <= 1e-4).all() and (data["time"] >= 0).all()
+
+
+def test_stored_runs_are_those_of_the_sweep(settled):
+    check_table(settled)
+    cells = sphere.cells()
+    for name in cells[0]:
+        assert (settled[name] == np.array([cell[name] for cell in cells])).all()
+    assert settled["about"]["command"] == sphere.COMMAND
+    assert re.fullmatch("[0-9a-f]{16}", settled["about"]["code"])
+    assert sphere.FILE.stat().st_size < 2e6
+
+
+@pytest.mark.slow
+def test_stored_runs_are_not_stale(settled):
+    for cell in (
+        {"d": 2, "beta": 5.0, "direction": "ascent", "units": "gelu", "normalised": False},
+        {"d": 3, "beta": 1.0, "direction": "descent", "units": "none", "normalised": True},
+    ):
+        (i,) = np.flatnonzero(sphere.select(settled, **cell))
+        row = sphere.run(**cell)
+        assert row["count"] == settled["count"][i]
+        assert row["value"] == pytest.approx(settled["value"][i], rel=1e-9)
+        part = slice(settled["first"][i], settled["first"][i + 1])
+        assert np.allclose(np.sort(settled["masses"][part]), np.sort(row["masses"]), atol=1e-6)
+
+
+def test_the_command_is_in_the_makefile():
+    assert sphere.COMMAND.removeprefix("python ") in (ROOT / "Makefile").read_text()
