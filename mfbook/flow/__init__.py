@@ -16,11 +16,13 @@ from .learning_rate import (
     polynomial_decay,
     warmup_cosine,
 )
+from .rosenbrock import Rosenbrock
 from .trajectory import Trajectory
 
 __all__ = [
     "LearningRate",
     "ProfileCheck",
+    "Rosenbrock",
     "Trajectory",
     "check_profile",
     "constant",

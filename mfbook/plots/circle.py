@@ -75,7 +75,7 @@ def angle_histograms(rows: Sequence[Mapping], landscape: Mapping, *, bins: int =
 
 
 @drawing
-def angle_paths(items: Sequence[Mapping], *, shown: int = 120, size=None):
+def angle_paths(items: Sequence[Mapping], *, shown: int = 60, size=None):
     """Angles of tokens against time on a logarithmic axis, over the landscape.
 
     Parameters
@@ -101,7 +101,10 @@ def angle_paths(items: Sequence[Mapping], *, shown: int = 120, size=None):
         path = degrees[:, pick]
         # a path that crosses the end of the axis is drawn in two pieces
         path[1:][np.abs(np.diff(path, axis=0)) > 180] = np.nan
-        axes.plot(1 + t, path, color=ROLES["measured"].colour, linewidth=0.6, alpha=0.55)
+        # not smoothed: hundreds of smoothed crossing lines make a picture five times as large
+        axes.plot(
+            1 + t, path, color=ROLES["measured"].colour, linewidth=0.6, antialiased=False
+        )
         axes.set(title=item["title"], xscale="log", xlim=(1, 1 + t[-1]), ylim=(-180, 180))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.yaxis.set_major_locator(MultipleLocator(90))
@@ -167,7 +170,8 @@ def planar_orbits(curves: Sequence[Mapping], orbits: Sequence[Mapping], rest, *,
     curves : sequence of mappings
         Each with ``x``, ``y``, ``label`` and ``role``.
     orbits : sequence of mappings
-        Each with ``x``, ``y`` (angles in degrees), ``label`` and ``role``.
+        Each with ``x``, ``y`` (angles in degrees), ``label`` and ``role``; optionally ``line``
+        (extra keywords).
     rest : (float, float)
         The rest state, marked by a cross.
     xlabel : str
@@ -184,7 +188,7 @@ def planar_orbits(curves: Sequence[Mapping], orbits: Sequence[Mapping], rest, *,
     left.set(xlabel=xlabel, ylabel="rate", title=titles[0])
     left.legend(loc="best")
     for item in orbits:
-        style = {**ROLES[item["role"]].line, "marker": "", "linewidth": 1.1}
+        style = {**ROLES[item["role"]].line, "marker": "", "linewidth": 1.1, **item.get("line", {})}
         right.plot(item["x"], item["y"], label=item["label"], **style)
     right.plot(*rest, "x", color=ROLES["reference"].colour, markersize=7, label="rest state")
     right.set(xlabel="heavy token (degrees)", ylabel="light token (degrees)", title=titles[1])

@@ -55,7 +55,7 @@ def cluster_bounds(x, force, gamma: float, sizes, theorem, ours):
 
 
 @drawing
-def count_panels(panels: Sequence[Sequence[Mapping]], *, titles, rows):
+def count_panels(panels: Sequence[Sequence[Mapping]], *, titles, rows, log):
     r"""Numbers of clusters against the square root of beta, one line for each perceptron.
 
     Parameters
@@ -67,6 +67,8 @@ def count_panels(panels: Sequence[Sequence[Mapping]], *, titles, rows):
         Of the columns.
     rows : sequence of str
         Names of the rows.
+    log : sequence of bool
+        Columns with a logarithmic vertical axis.
     """
     figure, grid = new_figure(
         8.2, 2.5 * len(panels) + 0.4, nrows=len(panels), ncols=len(titles), squeeze=False,
@@ -84,9 +86,11 @@ def count_panels(panels: Sequence[Sequence[Mapping]], *, titles, rows):
                         markersize=4.2, color=role.colour, markerfacecolor=fill,
                         label=NAMES[units] if fill != "white" else None,
                     )  # fmt: skip
-            axes.set_yscale("log")
-            axes.set_ylim(0.8, None)
-            axes.yaxis.set_major_formatter("{x:g}")
+            if log[j]:
+                axes.set_yscale("log")
+                axes.yaxis.set_major_formatter("{x:g}")
+                axes.yaxis.set_minor_formatter("")
+            axes.set_ylim(0.8 if log[j] else 0, None)
             if i == 0:
                 axes.set_title(titles[j], fontsize=9)
             if i == len(panels) - 1:

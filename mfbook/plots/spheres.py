@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import LogNorm, Normalize
+from matplotlib.colors import LogNorm, SymLogNorm
 from matplotlib.ticker import NullFormatter
 
 from .style import DIVERGING, INK, ROLES, SEQUENTIAL, drawing, new_figure
@@ -86,12 +86,18 @@ def _norm(landscape):
         axis=-1,
     )
     largest = float(np.abs(landscape(x.reshape(-1, 3))).max())
-    return Normalize(-largest or -1, largest or 1)
+    largest = largest or 1.0
+    # low hills beside deep wells would not be seen on a linear scale
+    return SymLogNorm(largest / 15, vmin=-largest, vmax=largest)
 
 
 def _scale(figure, norm, axes):
     """Colour bar of the landscape."""
-    bar = figure.colorbar(ScalarMappable(norm, DIVERGING), ax=axes, shrink=0.8)
+    ticks = [-1.0, -0.1, 0.0, 0.1, 1.0]
+    ticks = [t for t in ticks if abs(t) <= norm.vmax]
+    bar = figure.colorbar(ScalarMappable(norm, DIVERGING), ax=axes, shrink=0.8, ticks=ticks)
+    bar.ax.set_yticklabels([f"{t:g}" for t in ticks])
+    bar.ax.minorticks_off()
     bar.set_label("potential $v$")
     bar.outline.set_visible(False)
 

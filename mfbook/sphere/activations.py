@@ -1,8 +1,8 @@
 r"""Activations of the perceptron, each with the primitive that its potential needs.
 
 The perceptron :math:`\sum_j\omega_j\sigma(\langle a_j,x\rangle+b_j)a_j` is half the gradient of
-:math:`v(x)=\sum_j\omega_j\Phi(\langle a_j,x\rangle+b_j)` if :math:`\Phi'=2\sigma`. A wrong primitive
-leaves the flow untouched and spoils the energy, so the two are defined side by side.
+:math:`v(x)=\sum_j\omega_j\Phi(\langle a_j,x\rangle+b_j)` if :math:`\Phi'=2\sigma`. A wrong
+primitive leaves the flow untouched and spoils the energy, so the two are defined side by side.
 """
 
 from __future__ import annotations

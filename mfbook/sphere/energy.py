@@ -1,12 +1,14 @@
 r"""Attention and a perceptron on the sphere: one energy, its first variation, its flow.
 
 .. math:: E(\mu)=\frac1{2\beta}\iint e^{\beta(\langle x,By\rangle-s)}d\mu\,d\mu
-          +\frac12\int v\,d\mu,\qquad v(x)=\sum_j\omega_j\Phi(\langle a_j,x\rangle+b_j),\ \Phi'=2\sigma
+          +\frac12\int v\,d\mu,\qquad
+          v(x)=\sum_j\omega_j\Phi(\langle a_j,x\rangle+b_j),\ \Phi'=2\sigma
 
 with :math:`s=\|B\|_2`, so that no exponential overflows. Its gradient field
 
 .. math:: u(x;\mu)=P_x\Big[\int e^{\beta(\langle x,By\rangle-s)}By\,d\mu(y)
-          +\sum_j\omega_j\sigma(\langle a_j,x\rangle+b_j)a_j\Big]=\nabla\frac{\delta E}{\delta\mu}(x)
+          +\sum_j\omega_j\sigma(\langle a_j,x\rangle+b_j)a_j\Big]
+          =\nabla\frac{\delta E}{\delta\mu}(x)
 
 moves the tokens of the model: :math:`\dot x=u` ascends, :math:`\dot x=-u` descends.
 """

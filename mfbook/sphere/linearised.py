@@ -84,7 +84,7 @@ def jacobian(F, x, w, normalised: bool) -> np.ndarray:
 class Linearised:
     """The matrix J of a linearised flow, as what implicit steps need: solutions of (I - cJ)k = b.
 
-    Made by :func:`linearise`.
+    Made by :meth:`Field.linearised`.
     """
 
     def __init__(self, x, factor):

@@ -131,7 +131,7 @@ def settle(
         ``"euler"`` is the source's protocol: explicit steps of fixed length, a snapshot every 10
         steps. On the circle a step adds ``step * u`` to the angle, in higher dimension a particle
         is divided by its length after the step. ``"rosenbrock"`` takes stiff steps of length
-        chosen by an error estimate (:class:`mfbook.flow.rosenbrock.Rosenbrock`), takes snapshots
+        chosen by an error estimate (:class:`mfbook.flow.Rosenbrock`), takes snapshots
         at the ends of steps at least 1 apart, and merges particles on the way. Its steps are at
         most a quarter of the time so far (or 1), so a change is dated to that accuracy only; and
         at most 1 where nothing but constant numbers of clusters is missing.
