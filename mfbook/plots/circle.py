@@ -101,10 +101,8 @@ def angle_paths(items: Sequence[Mapping], *, shown: int = 60, size=None):
         path = degrees[:, pick]
         # a path that crosses the end of the axis is drawn in two pieces
         path[1:][np.abs(np.diff(path, axis=0)) > 180] = np.nan
-        # not smoothed: hundreds of smoothed crossing lines make a picture five times as large
-        axes.plot(
-            1 + t, path, color=ROLES["measured"].colour, linewidth=0.6, antialiased=False
-        )
+        # not smoothed: smoothed crossing lines make the picture several times as large
+        axes.plot(1 + t, path, color=ROLES["measured"].colour, linewidth=0.6, antialiased=False)
         axes.set(title=item["title"], xscale="log", xlim=(1, 1 + t[-1]), ylim=(-180, 180))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.yaxis.set_major_locator(MultipleLocator(90))

@@ -65,8 +65,8 @@ def _view(axes, camera, points, weights, landscape, norm, kinks):
         screen[~near] = np.nan
         axes.plot(*screen.T, color=INK, linewidth=0.8, linestyle=(0, (3, 2)), alpha=0.7)
     screen, near = camera.project(np.asarray(points))
-    size = 5 + 260 * np.asarray(weights)
-    for side, alpha in ((~near, 0.3), (near, 0.9)):
+    size = 9 + 260 * np.asarray(weights)
+    for side, alpha in ((~near, 0.4), (near, 0.9)):
         axes.scatter(
             *screen[side].T, s=size[side], color=ROLES["found"].colour, alpha=alpha,
             edgecolors="white", linewidths=0.4,
