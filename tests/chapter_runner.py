@@ -19,13 +19,13 @@ def tags(cell):
     return cell["metadata"].get("tags", [])
 
 
-def computing(notebook):
-    """Sources of the cells that compute: all but drawings and exercises."""
+def computing(notebook, also=()):
+    """Sources of the cells that compute: all but drawings and exercises, and ``also`` these."""
     return {
         cell["id"]: text(cell["source"])
         for cell in notebook["cells"]
         if cell["cell_type"] == "code"
-        and "hide-input" not in tags(cell)
+        and ("hide-input" not in tags(cell) or cell["id"] in also)
         and not cell["id"].startswith("ex-")
     }
 

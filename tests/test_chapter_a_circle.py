@@ -1,0 +1,169 @@
+"""The checks of Appendix A, part 1 (the circle), fail for wrong programs.
+
+The cells of the notebook run once, in their order and in smaller portions. For a wrong program a
+plausible mistake is made in one of them; it and the cells that depend on it run again, and the
+check has to end in its assertion, for the row that the mistake is about.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from chapter_runner import Book, checks, computing
+from scipy.special import ndtr
+
+from mfbook.sphere import GELU
+from tools.chapters import BOOK, read
+
+pytestmark = pytest.mark.slow
+
+CELLS = computing(read(BOOK / "a-sphere-circle.ipynb"))
+CHECKS = checks(CELLS)
+# The same cells in smaller portions.
+SMALLER = [
+    ("identity", "start(n=60)", "start(n=20)"),
+    ("random-states", "range(500)", "range(300)"),
+    ("normalised-runs", "start(n=300)", "start(n=100)"),
+]
+SKIP = ("view",)
+
+
+@pytest.fixture(scope="module")
+def book():
+    return Book(CELLS, SMALLER, SKIP)
+
+
+@pytest.fixture(autouse=True)
+def wrong_programs_may_overflow():
+    with np.errstate(all="ignore"):
+        yield
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_right_program_passes(book, check):
+    assert book.holds[check]
+
+
+# ---------------------------------------------------------------- replaced names
+
+
+def published(names):
+    """GeLU with the primitive s² N(s) + s n(s), from which N(s) has not been subtracted."""
+    return {"published": replace(GELU, primitive=lambda s: GELU.primitive(s) + ndtr(s) / 2)}
+
+
+def jacobian_without_Z(names):
+    J = names["velocity_jacobian"](names["plain"], names["state"])
+    return {"eigenvalues": np.linalg.eigvals(J)}
+
+
+# ---------------------------------------------------------------- wrong programs
+
+# Name of the mistake; the cells to run again, the last of them a check; words of the row that has
+# to fail; the mistakes: a cell with what is written there and what should be, or replaced names.
+ORBIT = "orbit period check-normalised"
+WRONG = [
+    ("factor 1/2 of the double sum lost", "belong check-2-5", "E against the double sum",
+     ("belong", "E, u = w @ h @ w / (2 * F.beta)", "E, u = w @ h @ w / F.beta")),
+    ("factor 2 of Φ' = 2σ", "belong check-2-5", "u against the sum over pairs",
+     ("belong", "u -= (F", "u -= 2 * (F")),
+    ("another primitive of GeLU", "belong check-2-5", "GeLU: largest error", published,
+     ("belong", '("GeLU", "gelu")', '("GeLU", published)')),
+    ("velocity at rest only where tokens pull each other", "stationary check-2-5",
+     "largest speed on the support",
+     ("stationary", "F.velocity(best.measure.atoms, best.measure)",
+      "energy(5.0).velocity(best.measure.atoms, best.measure)")),
+    ("minimiser of another activation", "stationary check-2-5", "largest speed on the support",
+     ("stationary", "minimise_on_circle(F)", 'minimise_on_circle(energy(5.0, "gelu"))')),
+    ("pair not antipodal", "stationary check-2-5", "antipodal pair",
+     ("stationary", "0.3 + np.pi", "0.3 + np.pi / 2")),
+    ("factor lost in ∫∫|u|²", "gelu check-identity", "the same defect",
+     ("gelu", "change, done = work(gentle, run, sign)",
+      "change, done = work(gentle, run, sign / 2)")),
+    ("sign of descent", "identity check-identity", "none: largest |change",
+     ("identity", "sign * half * (D @ gauss)", "half * (D @ gauss)")),
+    ("another constant in the primitive", "gelu check-identity", "published energy, ascent",
+     ("gelu", "mu.weights @ ndtr(F.scores(mu.atoms)) @ F.omega / 2", "F.omega.sum() / 4")),
+    ("normalised field, energy not", "gelu check-identity", "the same defect",
+     ("gelu", "flow(gentle.field(sign > 0)",
+      'flow(energy(1.0, "gelu", True).field(sign > 0)')),
+    ("Z dropped", "random-states check-normalised", "no perceptron: |dE/dt",
+     ("random-states", "rates(F, Measure(on_circle(angle)))",
+      "rates(F, Measure(on_circle(angle)))[[0, 1, 1, 3]]")),
+    ("velocity not normalised", "random-states check-normalised", "the same with 1 for Z",
+     ("random-states", "energy(beta, units, normalised=True), []", "energy(beta, units), []")),
+    ("one power of 1/Z − 1", "two-tokens check-normalised", "its bound",
+     ("two-tokens", "(1 / Z - 1) ** 2", "(1 / Z - 1)")),
+    ("perceptron counted as attention", "two-tokens check-normalised", "its bound",
+     ("two-tokens", "t = g - space.tangent(mu.atoms, F.perceptron(mu.atoms))", "t = g")),
+    ("Z dropped for two tokens", "two-tokens check-normalised", "closed form",
+     ("two-tokens", "(2 * h / (1 + h) + weights)", "(h + weights)")),
+    ("opposed to nothing", "two-tokens check-normalised", "the same state: change of E",
+     ("two-tokens", "lowest = -(h", "lowest = (h")),
+    ("attention not normalised in the runs", "normalised-runs check-normalised",
+     "GeLU, ascent", ("normalised-runs", "energy(beta, units, normalised=True)",
+                      "energy(beta, units)")),
+    ("sign of the direction", "normalised-runs check-normalised", "E against the direction",
+     ("normalised-runs", "against = -sign", "against = sign")),
+    ("another equilibrium", ORBIT, "start -0.1", ("orbit", "[0.18, -0.02]", "[-0.02, -0.18]")),
+    ("half a period", "period check-normalised", "one period later",
+     ("period", "run.at(t) for t in crossings", "run.at(t) for t in (crossings[0], "
+      "crossings.mean())")),
+    ("Jacobian of another field", "check-normalised", "imaginary part", jacobian_without_Z),
+    ("k and −k not together", "fourier check-fourier", "Z, series",
+     ("fourier", "np.where(k == 0, 1, 2)", "1")),
+    ("factor 1/β of t lost", "fourier check-fourier", "t, series",
+     ("fourier", ".real / beta", ".real")),
+    ("sign of the pull", "fourier check-fourier", "t, series",
+     ("fourier", "-(e * np.sin(apart)) @ w", "(e * np.sin(apart)) @ w")),
+    ("too few terms", "fourier check-fourier", "Z, series",
+     ("fourier", "< 1e-16)", "< 1e-8)")),
+    ("terms of one sign", "truncated check-fourier", "error of Z /",
+     ("truncated", "2 * c[K:].sum()", "c[K:].sum() / 10")),
+    ("attention not normalised", "far check-fourier", "error of the package",
+     ("far", "F = SphereEnergy(beta, normalised=True)", "F = SphereEnergy(beta)")),
+    ("sign of the flow", "figure-1 check-figure-1", "with perceptron: largest rise",
+     ("figure-1", "whole = settle(F, tokens, record=1)",
+      "whole = settle(F, tokens, ascent=True, record=1)")),
+    ("GeLU for ReLU", "figure-1 check-figure-1", "velocity against that of pure attention",
+     ("figure-1", 'F, free = energy(beta, "relu")', 'F, free = energy(beta, "gelu")')),
+    ("factor 1/2 of the uniform law's energy lost", "figure-1 check-figure-1", "E(uniform)",
+     ("figure-1", "ive(0, beta) / (2 * beta)", "ive(0, beta) / beta")),
+    ("step not halved", "figure-1 check-figure-1", "Euler",
+     ("figure-1", "for step in (0.1, 0.2))", "for step in (0.2, 0.2))")),
+    ("sign of the ascent", "figure-3 check-figure-3", "largest fall",
+     ("figure-3", "ascent=True,", "ascent=False, horizon=50,")),
+    ("second difference over the step", "figure-3 check-figure-3", "curvature",
+     ("figure-3", "/ step**2", "/ step")),
+    ("dead and awake exchanged", "landscape figure-3 check-figure-3", "outside the dead zone",
+     ("landscape", "(x @ a.T <= 0)", "(x @ a.T >= 0)")),
+    ("difference on one side", "figure-3 check-figure-3", "slope",
+     ("figure-3", "for s in (-step, 0, step))", "for s in (0, 0, step))")),
+    ("one unit off for all", "landscape figure-5 check-figure-5", "time until half",
+     ("landscape", "(x @ a.T <= 0).all(axis=-1)", "(x @ a.T <= 0).any(axis=-1)")),
+    ("GeLU in place of ReLU", "figure-5 check-figure-5", "t = 3000",
+     ("figure-5", 'energy(beta, "relu"), start(n=n)', 'energy(beta, "gelu"), start(n=n)')),
+    ("linear units", "figure-6 check-figure-6", "distance from the least v",
+     ("figure-6", 'F = energy(beta, "gelu")', 'F = energy(beta, "linear")')),
+    ("ascent for descent", "figure-6 check-figure-6", "largest rise",
+     ("figure-6", "settle(F, tokens, record=1)", "settle(F, tokens, ascent=True, record=1)")),
+    ("excess over the first energy", "figure-6 check-figure-6", "E − least E",
+     ("figure-6", "run.value[-1] - least.value", "run.value[-1] - run.value[0]")),
+    ("Z dropped in the comparison", "figure-8 check-figure-8", "β = 50: faster by",
+     ("figure-8", "energy(beta, units, normalised=soft)", "energy(beta, units)")),
+    ("descent for ascent", "figure-8 check-figure-8", "number of clusters",
+     ("figure-8", "tokens, ascent=True, record=1)", "tokens, horizon=100, record=1)")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "cells, row, changes", [pytest.param(c.split(), r, w, id=name) for name, c, r, *w in WRONG]
+)
+def test_wrong_program_fails(book, cells, row, changes):
+    failed = book.failed_rows(cells, changes)
+    assert any(row in what for what in failed), failed
+
+
+def test_every_check_has_two_wrong_programs():
+    last = [cells.split()[-1] for _, cells, *_ in WRONG]
+    assert {check: last.count(check) >= 2 for check in CHECKS} == dict.fromkeys(CHECKS, True)

@@ -1,0 +1,214 @@
+"""The checks of Appendix A, part 3 (scaling), fail for wrong programs.
+
+The cells of the notebook run once, in their order and in smaller portions. For a wrong program a
+plausible mistake is made in one of them; it and the cells that depend on it run again, and the
+check has to end in its assertion, for the row that the mistake is about.
+"""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from chapter_runner import Book, checks, computing
+
+from tools.chapters import BOOK, read
+
+pytestmark = pytest.mark.slow
+
+# One drawing defines a function that a later cell uses.
+CELLS = computing(read(BOOK / "a-sphere-scaling.ipynb"), also=("counts-figure",))
+CHECKS = checks(CELLS)
+# The same cells in smaller portions.
+SMALLER = [
+    ("snapshots", "(3, \"none\", 3.0, True),\n                           (3, \"relu\", 3.0, True), "
+     "(2, \"gelu\", 10.0, False),\n                           (3, \"relu\", 10.0, False)):",
+     "(3, \"none\", 3.0, True)):"),
+    ("inside", "sweep.start(d, 1, 80)", "sweep.start(d, 1, 50)"),
+    ("draws", "sweep.start(2, seed, 120)", "sweep.start(2, seed, 60)"),
+    ("many-draws", "range(6)", "range(3)"),
+    ("times", "sweep.start(2, 0, 60)", "sweep.start(2, 0, 30)"),
+]
+SKIP = ("search", "single", "live-counts")
+
+
+@pytest.fixture(scope="module")
+def book():
+    return Book(CELLS, SMALLER, SKIP)
+
+
+@pytest.fixture(autouse=True)
+def wrong_programs_may_overflow():
+    with np.errstate(all="ignore"):
+        yield
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_right_program_passes(book, check):
+    assert book.holds[check]
+
+
+# ---------------------------------------------------------------- replaced names
+
+
+def factor_of_curvature_lost(names):
+    right = names["kernel"]
+
+    def kernel(u, beta):
+        h, first, _ = right(u, beta)
+        return h, first, beta * (np.sin(u) ** 2 - np.cos(u)) * h
+
+    return {"kernel": kernel}
+
+
+def inflection_at_half_the_beta(names):
+    right = names["inflection"]
+    return {"inflection": lambda beta: right(beta / 2)}
+
+
+def limits_for_every_beta(names):
+    return {"b_all": np.full_like(names["b_all"], names["limit_b"])}
+
+
+def arc_not_scaled(names):
+    """The constant a on the arc of length γ/β."""
+    right = names["anticoncentration"]
+    arcs = [right(beta, 0.5 * min(1.0, beta**-0.5))[0] for beta in names["temperatures"]]
+    return {"a_half": np.array(arcs)}
+
+
+def with_strength(factor):
+    """The bound of Theorem 3.5 with another L."""
+
+    def replace(names):
+        right = names["second_order_bound"]
+        return {"second_order_bound": lambda beta, L, diameter: right(beta, factor * L, diameter)}
+
+    return replace
+
+
+def bound_too_small(names):
+    right = names["second_order_bound"]
+    return {"second_order_bound": lambda beta, L, diameter: right(beta, L, diameter) / 20}
+
+
+def not_polished(names):
+    states = {key: SimpleNamespace(measure=mu) for key, mu in names["stopped"].items()}
+    return {"polished": states}
+
+
+def kernel_alone(names):
+    """The constant s without its second factor."""
+    return {"chord": lambda beta, diameter, d=2: np.exp(beta * (np.cos(diameter) - 1))}
+
+
+def kernel_at_zero(names):
+    right = names["chord"]
+    return {"chord": lambda beta, diameter, d=2: right(0.0, diameter, d)}
+
+
+def radius_for_diameter(names):
+    right = names["chord"]
+    return {"chord": lambda beta, diameter, d=2: right(beta, 2 * diameter, d)}
+
+
+def total_mass(names):
+    right = names["two_body"]
+    return {"two_body": lambda beta, M, far, near: right(beta, 1.0, far, near)}
+
+
+def group_bound_halved(names):
+    right = names["first_order_bound"]
+    return {"first_order_bound": lambda *arguments: right(*arguments) / 2}
+
+
+# ---------------------------------------------------------------- wrong programs
+
+# Name of the mistake; the cells to run again, the last of them a check; words of the row that has
+# to fail; the mistakes: a cell with what is written there and what should be, or replaced names.
+WRONG = [
+    ("factor β of the curvature lost", "constants check-lemma-5-3", "complex step",
+     factor_of_curvature_lost),
+    ("exponent not shifted", "check-lemma-5-3", "complex step",
+     ("check-lemma-5-3", "(np.cos(u) - 1))  #", "np.cos(u))  #")),
+    ("inflection at another temperature", "constants check-lemma-5-3", "just inside u*",
+     inflection_at_half_the_beta),
+    ("limit for every β", "check-lemma-5-3", "b against a grid", limits_for_every_beta),
+    ("arc of length γ/β", "check-lemma-5-3", "a against a grid", arc_not_scaled),
+    ("perceptron dropped from the bound", "polish pair check-theorem-3-5",
+     "their mass / bound, largest", with_strength(0)),
+    ("perceptron twice in the bound", "polish pair check-theorem-3-5",
+     "their mass / bound, smallest", with_strength(2)),
+    ("bound too small", "polish pair check-theorem-3-5", "with its own diameter", bound_too_small),
+    ("states not polished", "polish pair check-theorem-3-5", "verified as second-order points",
+     not_polished),
+    ("perceptron dropped from the pair", "pair check-theorem-3-5", "pairs with β ≤ 1/3",
+     ("pair", "(q + L * np.cos(delta / 2))", "q")),
+    ("no factor beside the kernel", "check-stationary", "stationary pairs: mass / bound, largest",
+     kernel_alone),
+    ("radius for diameter", "check-stationary", "s − a", radius_for_diameter),
+    ("kernel at distance 0", "states check-stationary", "random groups", kernel_at_zero),
+    ("perceptron dropped", "states check-stationary", "random groups",
+     ("states", " - size(F))", ")")),
+    ("speed halved", "states check-stationary", "random groups",
+     ("states", "** 2).sum(axis=1)\n    return", "** 2).sum(axis=1) / 4\n    return")),
+    ("snapshots: speed halved", "snapshots check-stationary", "snapshots of flows: √V",
+     ("snapshots", "found[2] / found[1], found[3]", "found[2] / found[1] / 2, found[3]")),
+    ("b dropped from the level", "heavy-atoms check-corollary-3-6", "distance of two atoms",
+     ("heavy-atoms", "level = (anticoncentration(beta)[1] + L) / together - "
+      "anticoncentration(beta)[1]", "level = L / together")),
+    ("number of arcs too small", "heavy-atoms check-corollary-3-6", "N m̄ on the whole circle",
+     ("heavy-atoms", "np.ceil(2 * np.pi * np.sqrt(beta) / g)",
+      "np.ceil(np.pi * np.sqrt(beta) / g / 4)")),
+    ("bound too small for heavy atoms", "heavy-atoms check-corollary-3-6", "heavy atoms in an arc",
+     bound_too_small),
+    ("clusters of all later runs", "stored check-figure-12", "no perceptron: mass / bound",
+     ("stored", 'data["first"][i]:data["first"][i + 1]', 'data["first"][i]:')),
+    ("dimension forgotten", "stored check-figure-12", "no perceptron: mass / bound",
+     ("stored", "masses(d=d, units=units", "masses(units=units")),
+    ("weights not scaled", "stored check-figure-12", "L < a: mass / bound",
+     ("stored", "scale=scale,\n", "scale=1.0,\n")),
+    ("bound halved", "inside check-figure-12", "live: mass of a group", group_bound_halved),
+    ("β for √β", "slopes-fit check-figure-9", "slope / 4π",
+     ("slopes-fit", "linregress(x, y)", "linregress(x**2, y)")),
+    ("scale forgotten", "recompute check-figure-9", "the same: energy",
+     ("recompute", '"seed", "scale")', '"seed")')),
+    ("factor 2 of the threshold", "check-figure-9", "all runs on the circle",
+     ("check-figure-9", "(4 * np.pi * np.sqrt", "(2 * np.pi * np.sqrt")),
+    ("direction forgotten", "draws check-figure-10", "draws of each setup",
+     ("draws", '& (data["direction"] == way) ', "")),
+    ("another temperature", "draws check-figure-10", "ascent, no perceptron: mean live",
+     ("draws", "F = sweep.energy(sweep.DRAWS_BETA, units)",
+      "F = sweep.energy(sweep.DRAWS_BETA / 25, units)")),
+    ("factor 1/2 lost", "two-clusters check-merging", "two clusters: relative error",
+     ("two-clusters", " / (2 * M)", " / M")),
+    ("one integral dropped", "two-clusters check-merging", "two clusters: relative error",
+     ("two-clusters", "\n                + np.exp(2 * beta) * exp1(beta * (1 + np.cos(phi)))",
+      "")),
+    ("mass of one cluster", "many-draws check-merging", "last pair",
+     ("many-draws", "w + np.roll(w, -1)", "w")),
+    ("longest for shortest", "many-draws check-merging", "three clusters or more: life",
+     ("many-draws", "bound = min(", "bound = max(")),
+    ("total mass for that of the pair", "many-draws check-merging", "life / bound, median",
+     total_mass),
+    ("scale of the perceptron forgotten", "times check-times", "exponent of c",
+     ("times", "normalised, 2, scale)", "normalised, 2)")),
+    ("sign of L", "times check-times", "distance covered",
+     ("times", "(top + size(F))", "(top - size(F))")),
+    ("attention not normalised", "times check-times", "normalised / plain",
+     ("times", "sweep.energy(5.0, units, normalised, 2", "sweep.energy(5.0, units, False, 2")),
+    ("ascent in both directions", "times check-times", "descent / ascent",
+     ("times", 'ascent=way == "ascent"', "ascent=True")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "cells, row, changes", [pytest.param(c.split(), r, w, id=name) for name, c, r, *w in WRONG]
+)
+def test_wrong_program_fails(book, cells, row, changes):
+    failed = book.failed_rows(cells, changes)
+    assert any(row in what for what in failed), failed
+
+
+def test_every_check_has_two_wrong_programs():
+    last = [cells.split()[-1] for _, cells, *_ in WRONG]
+    assert {check: last.count(check) >= 2 for check in CHECKS} == dict.fromkeys(CHECKS, True)
