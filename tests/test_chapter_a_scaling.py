@@ -27,7 +27,7 @@ SMALLER = [
     ("draws", "sweep.start(2, seed, 120)", "sweep.start(2, seed, 60)"),
     ("many-draws", "range(6)", "range(3)"),
     ("times", "sweep.start(2, 0, 60)", "sweep.start(2, 0, 30)"),
-]
+]  # fmt: skip
 SKIP = ("search", "single", "live-counts")
 
 
