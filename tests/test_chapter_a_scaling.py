@@ -149,6 +149,8 @@ WRONG = [
     ("kernel at distance 0", "states check-stationary", "random groups", kernel_at_zero),
     ("perceptron dropped", "states check-stationary", "random groups",
      ("states", " - size(F))", ")")),
+    ("tokens outside forgotten", "states check-stationary", "random groups",
+     ("states", " - anticoncentration(F.beta)[1] * (1 - m)", "")),
     ("speed halved", "states check-stationary", "random groups",
      ("states", "** 2).sum(axis=1)\n    return", "** 2).sum(axis=1) / 4\n    return")),
     ("snapshots: speed halved", "snapshots check-stationary", "snapshots of flows: √V",
