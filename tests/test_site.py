@@ -92,6 +92,11 @@ def visit(context, site):
         if response.status >= 400:
             wrong.append(f"{response.status}: {response.url}")
 
+    def note_failure(request):
+        # what a page gives up because it is reloaded or left has not failed
+        if request.failure != "net::ERR_ABORTED":
+            wrong.append(f"failed: {request.url} ({request.failure})")
+
     def note_request(request):
         if not request.url.startswith((site, "data:", "blob:")):
             wrong.append(f"asks another host: {request.url}")
@@ -100,7 +105,7 @@ def visit(context, site):
         page = context.new_page()
         opened.append(page)
         page.on("pageerror", lambda error: wrong.append(f"page error: {error}"))
-        page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
+        page.on("requestfailed", note_failure)
         page.on("console", note_console)
         page.on("response", note_response)
         page.on("request", note_request)
