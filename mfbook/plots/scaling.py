@@ -11,7 +11,7 @@ from .style import FAINT, INK, ROLES, drawing, new_figure
 __all__ = ["cluster_bounds", "count_bars", "count_panels", "mass_panels", "merging_clock"]
 
 #: Role of each perceptron in the figures of this page.
-UNITS = {"none": "reference", "relu": "bound", "gelu": "measured"}
+UNITS = {"none": "reference", "relu": "second", "gelu": "measured"}
 NAMES = {"none": "no perceptron", "relu": "ReLU", "gelu": "GeLU"}
 MARKS = {"none": "s", "relu": "^", "gelu": "o"}
 
