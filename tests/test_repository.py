@@ -17,6 +17,7 @@ def test_address_is_the_same_everywhere():
     readme, citation = (ROOT / "README.md").read_text(), (ROOT / "CITATION.cff").read_text()
     assert f"git clone {address()}" in readme
     assert binder(address()) in readme
+    assert f"git clone {address()}" in (ROOT / "book" / "index.md").read_text()
     assert yaml.safe_load(citation)["repository-code"] == address()
 
 

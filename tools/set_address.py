@@ -1,8 +1,8 @@
 """Write the repository's public address wherever it has to stand.
 
 ``[project.urls] Repository`` in pyproject.toml is the one source: the book's launch buttons read
-it when the book is built. README.md and CITATION.cff cannot read it, so they hold copies, which
-this script rewrites and ``tests/test_repository.py`` compares.
+it when the book is built. README.md, CITATION.cff, the first page and the chapters' cells for Colab
+cannot read it, so they hold copies, which this script rewrites and ``tests/test_repository.py`` compares.
 """
 
 import re
@@ -11,7 +11,12 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-COPIES = ("README.md", "CITATION.cff", "book/index.md")
+COPIES = (
+    "README.md",
+    "CITATION.cff",
+    "book/index.md",
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "book").glob("*.ipynb")),
+)
 
 
 def address(root: Path = ROOT) -> str:
