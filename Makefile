@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help book test run sweep bench address constraints clean
+.PHONY: help book pdf test run figure sweep bench weights address constraints clean
 
 PYTHON ?= python3
 PY := .venv/bin/python
@@ -44,11 +44,25 @@ _build/.book: .venv/.book _config.yml _toc.yml tools/chapters.py tools/set_addre
 book: _build/.book  ## Render the stored notebooks to _build/html (warnings are errors)
 	@echo "The book: $(CURDIR)/_build/html/index.html"
 
+.venv/.pdf: .venv/.book
+	@echo "installing what printing needs into .venv"
+	@$(PIP) --editable '.[book,pdf]'
+	@touch $@
+
+_build/mfbook.pdf: _build/.book .venv/.pdf tools/pdf.py tools/pdf.js tools/pdf.css
+	@$(PY) tools/pdf.py $@
+
+pdf: _build/mfbook.pdf  ## Print the whole book to _build/mfbook.pdf (needs Chromium)
+	@echo "The book on paper: $(CURDIR)/_build/mfbook.pdf"
+
 test: .venv/.test book  ## Build the book, then run every test: units, notebooks, site
 	@$(PY) -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --nbval --nbval-current-env tests mfbook tools $(CHAPTERS)
 
 run: .venv/.test  ## Re-execute the chapters in place (CHAPTER=03-assumptions for one)
 	@$(PY) tools/run_notebooks.py $(if $(CHAPTER),book/$(CHAPTER).ipynb,$(CHAPTERS))
+
+figure: .venv/.test  ## Draw one figure again, with its data (NAME=fig-static-rates)
+	@$(PY) tools/figure.py "$(NAME)"
 
 sweep: .venv/.test  ## Compute the results that chapters load from book/data (an hour or two, resumable)
 	@$(PY) -m mfbook.experiments.propagation
@@ -58,6 +72,9 @@ sweep: .venv/.test  ## Compute the results that chapters load from book/data (an
 bench: .venv/.test  ## Compare the speed of kernels, training and the sphere with other code
 	@$(PIP) --editable '.[bench]'
 	@$(PY) -m benchmarks
+
+weights: .venv/.test book  ## Print what each page weighs on a first visit
+	@$(PY) tools/weights.py
 
 address: .venv/.book  ## Set the repository's public address everywhere (URL=https://...)
 	@$(PY) tools/set_address.py "$(URL)"

@@ -4,9 +4,16 @@ With pytest-xdist (``make test``, or ``pytest -n 4``) a file goes to one worker,
 says: the cells of a notebook share a kernel, the tests of a chapter run its cells once.
 """
 
+import os
+
 import pytest
 
 from tools.nbval_comparison import install
+
+
+# POT imports every array library that it finds, here and in the kernels: seconds for torch and jax.
+os.environ.setdefault("POT_BACKEND_DISABLE_PYTORCH", "1")
+os.environ.setdefault("POT_BACKEND_DISABLE_JAX", "1")
 
 
 def pytest_configure(config):

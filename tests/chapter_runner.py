@@ -3,12 +3,20 @@
 A test of a chapter makes one :class:`Book` of its cells. For a wrong program a plausible mistake
 is made in one cell, or a name of the program is replaced; the cells that depend on it run again,
 the last of them a check, and :meth:`Book.failed_rows` says which rows of the check failed.
+
+:class:`Chapter` holds the tests. That of a chapter derives from it, and says which cells, in which
+smaller portions, and which mistakes::
+
+    class TestLongTime(Chapter):
+        cells = computing(read(BOOK / "06-long-time.ipynb"))
+        wrong = WRONG
 """
 
 import contextlib
 import io
 from types import FunctionType
 
+import numpy as np
 import pytest
 
 from mfbook.flow import flow
@@ -115,3 +123,59 @@ class Book:
             names.pop("result", None)
             execute(sources[cells[-1]], cells[-1], names)
         return [row.what for row in names["result"].rows if not row.holds]
+
+
+class Chapter:
+    """The tests of one chapter: its checks pass, and fail for each of the wrong programs.
+
+    Attributes
+    ----------
+    cells : dict
+        Sources by cell, from :func:`computing`.
+    smaller, skip
+        The cells in smaller portions, and those that do not run: see :class:`Book`.
+    wrong : list of tuple
+        Name of the mistake; the cells to run again, the last of them a check; words of the row that
+        has to fail; the mistakes: a cell with what is written there and what should be, or a
+        function that replaces names.
+    least : int
+        How many wrong programs each check has to be tried with.
+    """
+
+    pytestmark = pytest.mark.slow
+    cells, smaller, skip, wrong, least = {}, (), (), (), 2
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def book(cls):
+        return Book(cls.cells, cls.smaller, cls.skip)
+
+    @pytest.fixture(autouse=True)
+    def wrong_programs_may_overflow(self):
+        with np.errstate(all="ignore"):
+            yield
+
+    def pytest_generate_tests(self, metafunc):
+        if "check" in metafunc.fixturenames:
+            metafunc.parametrize("check", checks(self.cells))
+        if "mistake" in metafunc.fixturenames:
+            metafunc.parametrize("mistake", [pytest.param(w, id=w[0]) for w in self.wrong])
+
+    def test_right_program_passes(self, book, check):
+        if check not in book.holds:
+            pytest.skip("its cells do not run here")
+        assert book.holds[check]
+
+    def test_wrong_program_fails(self, book, mistake):
+        _, cells, row, *changes = mistake
+        cells = cells.split()
+        if cells[-1] not in book.holds:
+            pytest.skip("its cells do not run here")
+        failed = book.failed_rows(cells, changes)
+        assert any(row in what for what in failed), f"failed for other reasons: {failed}"
+
+    def test_every_check_is_seen_to_fail(self):
+        last = [cells.split()[-1] for _, cells, *_ in self.wrong]
+        seen = {check: last.count(check) for check in checks(self.cells)}
+        assert set(last) <= set(seen)
+        assert min(seen.values()) >= self.least, seen

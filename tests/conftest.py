@@ -1,6 +1,7 @@
 """Settings shared by the tests: hypothesis without deadlines and with fixed examples."""
 
 from hypothesis import settings
+from rendered import browser, context, site, visit  # noqa: F401
 
 settings.register_profile("mfbook", deadline=None, derandomize=True, database=None, max_examples=20)
 settings.load_profile("mfbook")

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from chapter_runner import Book, changed, checks, computing, execute, flow_along, tags
+from chapter_runner import Chapter, changed, computing, execute, flow_along, tags
 
 from mfbook.attention import AttentionRisk, cross_entropy
 from mfbook.experiments import propagation
@@ -21,36 +21,21 @@ from mfbook.measure import Measure
 from mfbook.tasks import corpus_hash
 from tools.chapters import BOOK, read
 
-pytestmark = pytest.mark.slow
-
 NOTEBOOK = read(BOOK / "05-dynamics.ipynb")
 CELLS = computing(NOTEBOOK)
-CHECKS = checks(CELLS)
 CORPUS = {cell["id"] for cell in NOTEBOOK["cells"] if "corpus" in tags(cell)}
 # The same cells in smaller portions: the checks hold for any row and these numbers of heads.
 SMALLER = [
     ("row", "rng.integers(len(heads_of))", "1"),
     ("row", "rng.integers(len(steps_of))", "0"),
     ("w1", "np.arange(4, 11)", "np.arange(4, 9)"),
+    ("local", "np.arange(4, 9)", "np.arange(6, 9)"),
+    ("hessian", "limit.atoms[8, :6]", "limit.atoms[8, :4]"),
+    ("hessian", "D, n = shape.size, 6", "D, n = shape.size, 4"),
+    ("conserved", "for e in drift_steps\n]", "for e in drift_steps[:1]\n]"),
+    ("conserved", "euler_drift, strict=True", "euler_drift, strict=False"),
+    ("lazy", "rtol=1e-6, atol=1e-8", "rtol=1e-3, atol=1e-5"),
 ]
-
-
-@pytest.fixture(scope="module")
-def same_text():
-    """Whether the English text that ships with Python is that of the stored layers."""
-    return text_experiment.load()["about"]["corpus"] == corpus_hash()
-
-
-@pytest.fixture(scope="module")
-def book(same_text):
-    return Book(CELLS, SMALLER, set() if same_text else CORPUS)
-
-
-@pytest.mark.parametrize("check", CHECKS)
-def test_right_program_passes(book, check):
-    if check not in book.holds:
-        pytest.skip("another version of the English text")
-    assert book.holds[check]
 
 
 # ---------------------------------------------------------------- replaced names
@@ -166,8 +151,7 @@ def another_block(names):
 
 # ---------------------------------------------------------------- wrong programs
 
-# Name of the mistake; the cells to run again, the last of them a check; words of the row that has
-# to fail; the mistakes: a cell with what is written there and what should be, or replaced names.
+# Each as Chapter.wrong says.
 WRONG = [
     ("mean over heads forgotten", "gradient check-17", "derivative",
      ("gradient", "M * sample(", "sample(")),
@@ -390,26 +374,24 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "cells, row, changes", [pytest.param(c.split(), r, w, id=name) for name, c, r, *w in WRONG]
-)
-def test_wrong_program_fails(book, cells, row, changes):
-    if cells[-1] not in book.holds:
-        pytest.skip("another version of the English text")
-    failed = book.failed_rows(cells, changes)
-    assert any(row in what for what in failed), failed
+def same_text():
+    """Whether the English text that ships with Python is that of the stored layers."""
+    return text_experiment.load()["about"]["corpus"] == corpus_hash()
 
 
-def test_layer_of_another_block_is_noticed(book):
-    """The cell that trains a layer once more compares it with what is stored."""
-    if "text-live" not in book.before:
-        pytest.skip("another version of the English text")
-    names, other = {}, [("text-live", "text.train(8, 3", "text.train(8, 4")]
-    source = changed(CELLS, other)["text-live"]
-    book.put(book.before["text-live"], names)
-    with pytest.raises(AssertionError):
-        execute(source, "text-live", names)
+class TestDynamics(Chapter):
+    cells = CELLS
+    smaller = SMALLER
+    skip = () if same_text() else CORPUS
+    wrong = WRONG
+    least = 1
 
-
-def test_every_check_has_a_wrong_program():
-    assert set(CHECKS) == {cells.split()[-1] for _, cells, *_ in WRONG}
+    def test_layer_of_another_block_is_noticed(self, book):
+        """The cell that trains a layer once more compares it with what is stored."""
+        if "text-live" not in book.before:
+            pytest.skip("another version of the English text")
+        names, other = {}, [("text-live", "text.train(8, 3", "text.train(8, 4")]
+        source = changed(CELLS, other)["text-live"]
+        book.put(book.before["text-live"], names)
+        with pytest.raises(AssertionError):
+            execute(source, "text-live", names)

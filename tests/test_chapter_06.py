@@ -6,32 +6,20 @@ assertion, for the row that the mistake is about.
 """
 
 import numpy as np
-import pytest
-from chapter_runner import Book, checks, computing
+from chapter_runner import Chapter, computing
 
 from mfbook.measure import Measure
 from tools.chapters import BOOK, read
 
-pytestmark = pytest.mark.slow
-
 CELLS = computing(read(BOOK / "06-long-time.ipynb"))
-CHECKS = checks(CELLS)
-
-
-@pytest.fixture(scope="module")
-def book():
-    return Book(CELLS)
-
-
-@pytest.fixture(autouse=True)
-def wrong_programs_may_overflow():
-    with np.errstate(all="ignore"):
-        yield
-
-
-@pytest.mark.parametrize("check", CHECKS)
-def test_right_program_passes(book, check):
-    assert book.holds[check]
+# The same cells in smaller portions.
+SMALLER = [
+    ("leave", "(1e-1, 1e-3, 1e-5)", "(1e-3, 1e-5)"),
+    ("barbalat", "np.arange(0, 160, 20)", "np.arange(0, 160, 40)"),
+    ("threshold", "[0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0]", "[1.0, 300.0]"),
+    ("threshold", "maxiter=1000", "maxiter=300"),
+    ("nondegenerate", "range(150)", "range(20)"),
+]
 
 
 # ---------------------------------------------------------------- replaced names
@@ -119,8 +107,7 @@ def end_of_the_other_run(names):
 
 # ---------------------------------------------------------------- wrong programs
 
-# Name of the mistake; the cells to run again, the last of them a check; words of the row that has
-# to fail; the mistakes: a cell with what is written there and what should be, or replaced names.
+# Each as Chapter.wrong says.
 WRONG = [
     ("factor 2 of the clock lost", "check-6-1", "physical time", factor_lost),
     ("gradient without projection", "check-6-1", "balls: sum", without_projection),
@@ -250,14 +237,7 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "cells, row, changes", [pytest.param(c.split(), r, w, id=name) for name, c, r, *w in WRONG]
-)
-def test_wrong_program_fails(book, cells, row, changes):
-    failed = book.failed_rows(cells, changes)
-    assert any(row in what for what in failed), failed
-
-
-def test_every_check_has_two_wrong_programs():
-    last = [cells.split()[-1] for _, cells, *_ in WRONG]
-    assert {check: last.count(check) >= 2 for check in CHECKS} == dict.fromkeys(CHECKS, True)
+class TestLongTime(Chapter):
+    cells = CELLS
+    smaller = SMALLER
+    wrong = WRONG

@@ -8,34 +8,19 @@ assertion, for the row that the mistake is about.
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
-from chapter_runner import Book, checks, computing
+from chapter_runner import Chapter, computing
 
 from mfbook import layers
 from mfbook.functional import check_functional
 from mfbook.measure import Measure, mixture
 from tools.chapters import BOOK, read
 
-pytestmark = pytest.mark.slow
-
-NOTEBOOK = read(BOOK / "08-discussion.ipynb")
-CELLS = computing(NOTEBOOK)
-CHECKS = checks(CELLS)
+CELLS = computing(read(BOOK / "08-discussion.ipynb"))
 # The same cells in smaller portions.
 SMALLER = [
     ("scaling", "partitions=3", "partitions=2"),
     ("adam-rates", "np.linspace(0, 8, 65)", "np.linspace(0, 4, 33)"),
 ]
-
-
-@pytest.fixture(scope="module")
-def book():
-    return Book(CELLS, SMALLER)
-
-
-@pytest.mark.parametrize("check", CHECKS)
-def test_right_program_passes(book, check):
-    assert book.holds[check]
 
 
 # ---------------------------------------------------------------- replaced names
@@ -116,8 +101,7 @@ def rate_for_time(names):
 
 # ---------------------------------------------------------------- wrong programs
 
-# Name of the mistake; the cells to run again, the last of them a check; words of the row that has
-# to fail; the mistakes: a cell with what is written there and what should be, or replaced names.
+# Each as Chapter.wrong says.
 WRONG = [
     ("heads before the end of training", "general check-general", "one trained head: largest",
      ("general", "stationarity(R, mu) for", "stationarity(R, runs.measure(1)) for")),
@@ -205,17 +189,7 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("cells", "row", "changes"),
-    [pytest.param(c.split(), row, changes, id=name) for name, c, row, *changes in WRONG],
-)
-def test_wrong_program_fails(book, cells, row, changes):
-    failed = book.failed_rows(cells, changes)
-    assert any(row in what for what in failed), f"failed for other reasons: {failed}"
-
-
-def test_every_check_is_seen_to_fail_twice():
-    seen = [cells.split()[-1] for _, cells, *_ in WRONG]
-    assert all(seen.count(check) >= 2 for check in CHECKS), [
-        check for check in CHECKS if seen.count(check) < 2
-    ]
+class TestDiscussion(Chapter):
+    cells = CELLS
+    smaller = SMALLER
+    wrong = WRONG

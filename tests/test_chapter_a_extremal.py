@@ -8,15 +8,11 @@ check has to end in its assertion, for the row that the mistake is about.
 from dataclasses import replace
 
 import numpy as np
-import pytest
-from chapter_runner import Book, checks, computing
+from chapter_runner import Chapter, computing
 
 from tools.chapters import BOOK, read
 
-pytestmark = pytest.mark.slow
-
 CELLS = computing(read(BOOK / "a-sphere-extremal.ipynb"))
-CHECKS = checks(CELLS)
 # The same cells in smaller portions.
 SMALLER = [
     ("tops", "range(400)", "range(100)"),
@@ -32,24 +28,9 @@ SMALLER = [
      '("relu", 1.0), ("gelu", 1.0),'),
     ("runs", '\n          ("gelu", 10.0), ("gelu", 50.0))', ")"),
     ("check-converged", "for r in rows), 8, 0)", "for r in rows), 3, 0)"),
+    ("wells", "np.geomspace(0.05, 60, 70)", "np.geomspace(0.05, 60, 20)"),
 ]  # fmt: skip
 SKIP = ("runs-table", "history")
-
-
-@pytest.fixture(scope="module")
-def book():
-    return Book(CELLS, SMALLER, SKIP)
-
-
-@pytest.fixture(autouse=True)
-def wrong_programs_may_overflow():
-    with np.errstate(all="ignore"):
-        yield
-
-
-@pytest.mark.parametrize("check", CHECKS)
-def test_right_program_passes(book, check):
-    assert book.holds[check]
 
 
 # ---------------------------------------------------------------- replaced names
@@ -73,8 +54,7 @@ def loose_gap(names):
 
 # ---------------------------------------------------------------- wrong programs
 
-# Name of the mistake; the cells to run again, the last of them a check; words of the row that has
-# to fail; the mistakes: a cell with what is written there and what should be, or replaced names.
+# Each as Chapter.wrong says.
 WRONG = [
     ("factor 1/2 of the interaction lost", "tops check-3-7", "E at the point mass",
      ("tops", "top, at = 1 / (2 * F.beta)", "top, at = 1 / F.beta")),
@@ -209,14 +189,8 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "cells, row, changes", [pytest.param(c.split(), r, w, id=name) for name, c, r, *w in WRONG]
-)
-def test_wrong_program_fails(book, cells, row, changes):
-    failed = book.failed_rows(cells, changes)
-    assert any(row in what for what in failed), failed
-
-
-def test_every_check_has_two_wrong_programs():
-    last = [cells.split()[-1] for _, cells, *_ in WRONG]
-    assert {check: last.count(check) >= 2 for check in CHECKS} == dict.fromkeys(CHECKS, True)
+class TestExtremal(Chapter):
+    cells = CELLS
+    smaller = SMALLER
+    skip = SKIP
+    wrong = WRONG

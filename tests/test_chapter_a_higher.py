@@ -8,37 +8,16 @@ check has to end in its assertion, for the row that the mistake is about.
 from dataclasses import replace
 
 import numpy as np
-import pytest
-from chapter_runner import Book, checks, computing
+from chapter_runner import Chapter, computing
 
 from tools.chapters import BOOK, read
 
-pytestmark = pytest.mark.slow
-
 CELLS = computing(read(BOOK / "a-sphere-higher.ipynb"))
-CHECKS = checks(CELLS)
 # The same cells in smaller portions.
 SMALLER = [
     ("forces", "np.random.default_rng(401), 600", "np.random.default_rng(401), 300"),
     ("exponentials", "(100, 1000, 5000)", "(100, 1000)"),
 ]
-SKIP = ()
-
-
-@pytest.fixture(scope="module")
-def book():
-    return Book(CELLS, SMALLER, SKIP)
-
-
-@pytest.fixture(autouse=True)
-def wrong_programs_may_overflow():
-    with np.errstate(all="ignore"):
-        yield
-
-
-@pytest.mark.parametrize("check", CHECKS)
-def test_right_program_passes(book, check):
-    assert book.holds[check]
 
 
 # ---------------------------------------------------------------- replaced names
@@ -82,8 +61,7 @@ class Forgetful:
 
 # ---------------------------------------------------------------- wrong programs
 
-# Name of the mistake; the cells to run again, the last of them a check; words of the row that has
-# to fail; the mistakes: a cell with what is written there and what should be, or replaced names.
+# Each as Chapter.wrong says.
 WRONG = [
     ("distance for half its square", "forces check-forces", "error above the bound",
      ("forces", "np.exp(-beta / 2 *", "np.exp(-beta *")),
@@ -180,14 +158,7 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "cells, row, changes", [pytest.param(c.split(), r, w, id=name) for name, c, r, *w in WRONG]
-)
-def test_wrong_program_fails(book, cells, row, changes):
-    failed = book.failed_rows(cells, changes)
-    assert any(row in what for what in failed), failed
-
-
-def test_every_check_has_two_wrong_programs():
-    last = [cells.split()[-1] for _, cells, *_ in WRONG]
-    assert {check: last.count(check) >= 2 for check in CHECKS} == dict.fromkeys(CHECKS, True)
+class TestHigher(Chapter):
+    cells = CELLS
+    smaller = SMALLER
+    wrong = WRONG

@@ -6,43 +6,26 @@ check has to end in its assertion, for the row that the mistake is about.
 """
 
 import numpy as np
-import pytest
-from chapter_runner import Book, checks, computing
+from chapter_runner import Chapter, computing
 
 from tools.chapters import BOOK, read
 
-pytestmark = pytest.mark.slow
-
 CELLS = computing(read(BOOK / "a-sphere-localisation.ipynb"))
-CHECKS = checks(CELLS)
 # The same cells in smaller portions.
 SMALLER = [
     ("refine", "(50, 100, 200, 400, 800, 1600, 3200)", "(50, 100, 400)"),
     ("check-3-1", "states[3200]", "states[400]"),
+    ("exit", "walks=20_000", "walks=8_000"),
+    ("sphere-states", "(20, 40, 80)", "(20, 40)"),
+    ("leaky", "(50, 100, 200)", "(20, 40, 80)"),
+    ("generic", "12 if mu is cloud", "5 if mu is cloud"),
+    ("normalised", "(50, 100, 200, 400)", "(50, 100)"),
 ]
-SKIP = ()
-
-
-@pytest.fixture(scope="module")
-def book():
-    return Book(CELLS, SMALLER, SKIP)
-
-
-@pytest.fixture(autouse=True)
-def wrong_programs_may_overflow():
-    with np.errstate(all="ignore"):
-        yield
-
-
-@pytest.mark.parametrize("check", CHECKS)
-def test_right_program_passes(book, check):
-    assert book.holds[check]
 
 
 # ---------------------------------------------------------------- wrong programs
 
-# Name of the mistake; the cells to run again, the last of them a check; words of the row that has
-# to fail; the mistakes: a cell with what is written there and what should be, or replaced names.
+# Each as Chapter.wrong says.
 WRONG = [
     ("another family of polynomials", "funk-hecke check-5-1", "d = 3: largest |quadrature",
      ("funk-hecke", "roots_gegenbauer(n, (k - 2) / 2)", "roots_gegenbauer(n, (k - 1) / 2)")),
@@ -142,14 +125,7 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "cells, row, changes", [pytest.param(c.split(), r, w, id=name) for name, c, r, *w in WRONG]
-)
-def test_wrong_program_fails(book, cells, row, changes):
-    failed = book.failed_rows(cells, changes)
-    assert any(row in what for what in failed), failed
-
-
-def test_every_check_has_two_wrong_programs():
-    last = [cells.split()[-1] for _, cells, *_ in WRONG]
-    assert {check: last.count(check) >= 2 for check in CHECKS} == dict.fromkeys(CHECKS, True)
+class TestLocalisation(Chapter):
+    cells = CELLS
+    smaller = SMALLER
+    wrong = WRONG

@@ -87,7 +87,9 @@ def test_deviation_of_draws_is_predicted():
     values = []
     for _ in range(n):
         counts = rng.multinomial(M, law.weights)
-        end = gradient_flow(R, Measure(law.atoms, counts / M), [0, 1.0], rtol=1e-6, atol=1e-8).end
+        start = Measure(law.atoms, counts / M)
+        # the error of these steps is far below a standard error, and nearly the same in all draws
+        end = gradient_flow(R, start, [0, 1.0], method="rk4", step=0.25).end
         values.append(R(end))
     assert abs(np.std(values) * np.sqrt(M) / psi.std() - 1) < 4 / np.sqrt(2 * n)
 

@@ -6,8 +6,12 @@ chapters through these functions.
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import html
 import json
+import re
+import symtable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +20,8 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
 CHECK_MIME = "application/vnd.mfbook.check+json"
+#: The data of a figure beside its picture; in stored notebooks they are files of book/figures.
+DATA_MIME = "application/vnd.mfbook.data+csv"
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,8 @@ class Statement:
     title: str
     kind: str
     chapter: str
+    #: The names of the figures that reproduce it, for a statement that is a figure of a paper.
+    figures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,13 @@ def statements(book: Path = BOOK) -> list[Statement]:
 def chapters(book: Path = BOOK) -> list[Path]:
     """The notebooks of the book, in the order of their names."""
     return sorted(book.glob("*.ipynb"))
+
+
+def in_reading_order(book: Path = BOOK) -> list[Path]:
+    """The notebooks of the book, in the order of the table of contents."""
+    toc = yaml.safe_load((book.parent / "_toc.yml").read_text(encoding="utf-8"))
+    names = [entry["file"] for part in toc["parts"] for entry in part["chapters"]]
+    return [path for name in names if (path := book / f"{name}.ipynb").exists()]
 
 
 def read(path: Path) -> dict:
@@ -111,6 +126,121 @@ def figure(path: Path, name: str) -> str:
         if cell["metadata"].get("mystnb", {}).get("figure", {}).get("name") == name:
             return text(cell["outputs"][0]["data"]["image/png"])
     raise ValueError(f"name: {path.name} has no figure {name!r}")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of a chapter: a picture, or interactive frames."""
+
+    chapter: str
+    cell_id: str
+    name: str
+    caption: str
+    alt: str
+    kind: str
+    csv: Path | None
+
+
+def figures(path: Path) -> list[Figure]:
+    """The figures of one chapter in order, with the file of their data if it is there."""
+    found = []
+    for cell in read(path)["cells"]:
+        outputs = cell.get("outputs", [])
+        shown = "".join(text(o.get("data", {}).get("text/html", "")) for o in outputs)
+        settings = cell["metadata"].get("mystnb", {})
+        if "figure" in settings:
+            kind, name = "figure", settings["figure"]["name"]
+            caption, alt = settings["figure"]["caption"], settings["image"]["alt"]
+        elif '<figure class="mf-frames">' in shown:
+            kind, name = "frames", f"frames-{path.stem}-{cell['id']}"
+            caption = html.unescape(re.search("<figcaption>(.*?)</figcaption>", shown, re.S)[1])
+            alt = html.unescape(re.search(r'\balt="([^"]*)"', shown)[1])
+        else:
+            continue
+        csv = path.parent / "figures" / f"{name}.csv"
+        found.append(
+            Figure(path.stem, cell["id"], name, caption, alt, kind, csv if csv.exists() else None)
+        )
+    return found
+
+
+def figure_name(chapter: str, cell: dict) -> str:
+    """The name of the figure that a cell draws, which is that of the file with its data."""
+    settings = cell["metadata"].get("mystnb", {})
+    return settings["figure"]["name"] if "figure" in settings else f"frames-{chapter}-{cell['id']}"
+
+
+#: Scopes that run where they stand, unlike functions, which run when they are called.
+COMPREHENSIONS = ("listcomp", "setcomp", "dictcomp", "genexpr")
+#: Statements that surely assign their names.
+ASSIGNING = (ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+
+
+@dataclass(frozen=True)
+class _Names:
+    """Names of a cell: assigned (perhaps, surely), and read from others (at all, in functions)."""
+
+    assigned: set[str]
+    surely: set[str]
+    read: set[str]
+    later: set[str]
+
+
+def _names(source: str) -> _Names:
+    found = _Names(set(), set(), set(), set())
+    for statement in ast.parse(source).body:
+        top = symtable.symtable(ast.unparse(statement), "cell", "exec")
+        symbols = top.get_symbols()
+        assigned = {s.get_name() for s in symbols
+                    if s.is_assigned() or s.is_imported() or s.is_namespace()}  # fmt: skip
+        read = {s.get_name() for s in symbols if s.is_referenced()}
+        inner = [(table, False) for table in top.get_children()]
+        while inner:
+            table, deferred = inner.pop()
+            deferred = deferred or table.get_name() not in COMPREHENSIONS
+            names = {s.get_name() for s in table.get_symbols() if s.is_global()}
+            read |= names
+            found.later.update(names if deferred else ())
+            inner += [(child, deferred) for child in table.get_children()]
+        if isinstance(statement, ast.For):  # its own names are assigned before they are read
+            targets, over = (
+                {node.id for node in ast.walk(part) if isinstance(node, ast.Name)}
+                for part in (statement.target, statement.iter)
+            )
+            read -= targets - over
+        found.read.update(read - found.surely)
+        found.assigned.update(assigned)
+        found.surely.update(assigned if isinstance(statement, ASSIGNING) else ())
+    return found
+
+
+def cells_for(notebook: dict, cell_id: str) -> list[int]:
+    """Places of the code cells that draw a figure: it and what runs before it.
+
+    Other figures and exercises are left out, unless a name that they assign may be read.
+
+    Raises
+    ------
+    ValueError
+        If there is no code cell of this id.
+    """
+    cells = notebook["cells"]
+    places = [i for i, cell in enumerate(cells) if cell["cell_type"] == "code"]
+    if cell_id not in (cells[i]["id"] for i in places):
+        raise ValueError(f"cell_id: no code cell {cell_id!r}")
+    names = {i: _names(text(cells[i]["source"])) for i in places}
+    aside = {i for i in places if "hide-input" in cells[i]["metadata"].get("tags", [])
+             or cells[i]["id"].startswith("ex-")}  # fmt: skip
+    last = next(i for i in places if cells[i]["id"] == cell_id)
+    before = [i for i in places if i < last]
+    needed, wanted = [last], names[last].read
+    for i in reversed(before):
+        # functions of earlier cells read their names when they are called
+        called = set().union(*(names[k].later for k in before if k < i and k not in aside))
+        if i not in aside or names[i].assigned & (wanted | called):
+            needed = [i, *needed]
+            wanted = (wanted - names[i].surely) | names[i].read
+    return needed
 
 
 def source_hash(*sources: str) -> str:

@@ -7,6 +7,7 @@ number and order of outputs, the pictures' number and descriptions. Pixels are n
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from decimal import Decimal
@@ -17,6 +18,13 @@ NOISE = 1e-9
 
 #: Data tolerances for JSON outputs, which carry full precision.
 RELATIVE, ABSOLUTE = 1e-6, NOISE
+
+#: Data of figures agree to this part of an axis: a page shows fewer points along it.
+VISIBLE = 1e-3
+
+#: Of words in the table of a figure (which regime a cell of a map lies in) so large a part may
+#: differ: a cell at a border may fall to either side.
+BORDER = 0.01
 
 IMAGES = ("image/png", "image/jpeg")
 
@@ -179,4 +187,139 @@ def difference(stored: list[dict], fresh: list[dict]) -> str | None:
         found = output_difference(left, right)
         if found:
             return f"output {i}: {found}"
+    return None
+
+
+# ----------------------------------------------------------------------- the data behind figures
+
+# What tools/run_notebooks.py writes above a table is no part of the figure.
+ORIGIN = "# figure: "
+COMMENT = re.compile(r"# (?:frame (?P<frame>.*?), )?(?P<text>(?:panel \d+|title|thinned|not in).*)")
+AXIS = re.compile(
+    r"panel (?P<panel>\d+), (?P<name>\w+): .*; (?P<scale>[\w-]+); (?P<low>\S+) to (?P<high>\S+)"
+)
+
+
+class _Table:
+    """The table of a figure, as mfbook.plots.data writes it."""
+
+    def __init__(self, text: str):
+        lines = [line for line in text.splitlines() if not line.startswith(ORIGIN)]
+        comments = [line for line in lines if line.startswith("#")]
+        self.columns, *rows = csv.reader(line for line in lines if not line.startswith("#"))
+        self.framed = self.columns[0] == "frame"
+        self.rows = [dict(zip(self.columns, row, strict=True)) for row in rows]
+        frames = dict.fromkeys(row.get("frame") for row in self.rows)
+        #: (frame, panel, series): rows, in their order
+        self.series: dict[tuple, list[dict]] = {}
+        for row in self.rows:
+            self.series.setdefault((row.get("frame"), row["panel"], row["series"]), []).append(row)
+        #: frame: its comments, also those of all frames; and (frame, panel, name): an axis
+        self.comments: dict = {frame: [] for frame in frames}
+        self.axes: dict[tuple, tuple[str, float, float]] = {}
+        for line in comments:
+            found = COMMENT.fullmatch(line)
+            if found is None:
+                continue
+            for frame in frames if found["frame"] is None else [found["frame"]]:
+                axis = AXIS.fullmatch(found["text"])
+                said = found["text"][: axis.start("low")] if axis else found["text"]
+                self.comments.setdefault(frame, []).append(said)
+                if axis:
+                    ends = float(axis["low"]), float(axis["high"])
+                    self.axes[frame, axis["panel"], axis["name"]] = (axis["scale"], *ends)
+
+
+def _place(value: float, axis: tuple[str, float, float]) -> float:
+    """Where along an axis a value is shown, from 0 to 1; what is outside lies at an end."""
+    scale, low, high = axis
+    if scale == "log":
+        value, low, high = (math.log10(v) if v > 0 else -math.inf for v in (value, low, high))
+    if not high > low or not math.isfinite(high - low):
+        return 0.0
+    return min(max((value - low) / (high - low), 0.0), 1.0)
+
+
+def _axis_of(column: str, row: dict) -> str:
+    """The axis along which a column is drawn."""
+    if column in ("low", "high"):
+        return "x" if not row.get("x") else "y"
+    return column
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _series_difference(where: str, column: str, key: tuple, old: _Table, new: _Table) -> str | None:
+    """What differs in one column of one series of two figures, or ``None``."""
+    before, after = old.series[key], new.series[key]
+    frame, panel, _ = key
+    words = 0
+    largest = max((abs(float(row[column])) for row in before
+                   if row[column] and _is_float(row[column])), default=0.0)  # fmt: skip
+    for number, (one, other) in enumerate(zip(before, after, strict=True), 1):
+        a, b = one[column], other[column]
+        if a == b:
+            continue
+        if not (a and b and _is_float(a) and _is_float(b)):
+            words += 1
+            if not (a and b) or words > BORDER * len(before):
+                return f"{where}, row {number}: {column} is {a!r} stored, {b!r} fresh"
+            continue
+        axis = old.axes.get((frame, panel, _axis_of(column, one)), ("linear", 0.0, largest))
+        if not abs(_place(float(a), axis) - _place(float(b), axis)) <= VISIBLE:
+            return f"{where}, row {number}: {column} is {a} stored, {b} fresh"
+    return None
+
+
+def table_difference(stored: str, fresh: str, *, numbers: bool = True) -> str | None:
+    """What differs between the data of two figures, or ``None``.
+
+    Panels, their titles and labels, the names of the series and the columns have to be the same.
+    With ``numbers`` (which is right unless a figure shows what rounding can change), so have the
+    numbers of rows, and no point may lie elsewhere on its axes by more than ``VISIBLE`` of them.
+
+    Parameters
+    ----------
+    stored, fresh : str
+        Tables of ``Picture.data`` or ``Frames.data``; the line that says where a stored table
+        comes from is not compared.
+    """
+    old, new = _Table(stored), _Table(fresh)
+    if old.columns != new.columns:
+        return f"columns {old.columns} stored, {new.columns} fresh"
+    if list(old.series) != list(new.series):
+        gone = [key for key in old.series if key not in new.series]
+        come = [key for key in new.series if key not in old.series]
+        return f"series stored and not fresh: {gone}; fresh and not stored: {come}"
+    if old.comments.keys() != new.comments.keys() or old.axes.keys() != new.axes.keys():
+        return "panels or frames differ"
+    for frame, lines in old.comments.items():
+        here, there = ([line for line in of if numbers or not line.startswith("thinned")]
+                       for of in (lines, new.comments[frame]))  # fmt: skip
+        found = text_difference("\n".join(here), "\n".join(there))
+        if found:
+            return f"comments: {found}"
+    if not numbers:
+        return None
+    for key, (scale, *ends) in old.axes.items():
+        for end, fresh_end in zip(ends, new.axes[key][1:], strict=True):
+            axis = (scale, *ends)
+            wider = (scale, *new.axes[key][1:])
+            if max(abs(_place(fresh_end, axis) - _place(end, axis)),
+                   abs(_place(fresh_end, wider) - _place(end, wider))) > VISIBLE:  # fmt: skip
+                return f"axis {key}: {old.axes[key]} stored, {new.axes[key]} fresh"
+    for key, rows in old.series.items():
+        where = ", ".join(part for part in key if part)
+        if len(rows) != len(new.series[key]):
+            return f"{where}: {len(rows)} rows stored, {len(new.series[key])} fresh"
+        for column in old.columns[old.columns.index("series") + 1 :]:
+            found = _series_difference(where, column, key, old, new)
+            if found:
+                return found
     return None

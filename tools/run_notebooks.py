@@ -5,6 +5,9 @@ of the file (times, the version of Python, the kernel's name) or kept as it was:
 agrees with the stored one up to rounding is not replaced, and the seconds of a cell in
 timings.json are measured again only when its source has changed.
 
+The data of the figures, which come with their pictures, are taken out of the outputs and written
+to book/figures, one table for each figure.
+
     python tools/run_notebooks.py book/03-assumptions.ipynb [...]
 """
 
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import io
 import json
 import os
 import sys
@@ -23,11 +27,23 @@ os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # this environment's kernel, not on
 
 import nbformat  # noqa: E402
 from nbclient import NotebookClient  # noqa: E402
+from PIL import Image  # noqa: E402
 
-from tools.chapters import BOOK, chapters, figure, source_hash, statement_of  # noqa: E402
+from tools.chapters import (  # noqa: E402
+    BOOK,
+    DATA_MIME,
+    cells_for,
+    chapters,
+    figure,
+    figure_name,
+    figures,
+    source_hash,
+    statement_of,
+)
 from tools.compare_outputs import IMAGES, difference  # noqa: E402
 
 TIMINGS = BOOK / "timings.json"
+FIGURES = BOOK / "figures"
 CORPUS_RECORD = BOOK / "corpus_hash.txt"
 
 #: The figure that README.md shows: the chapter and the name of the figure there.
@@ -69,6 +85,22 @@ def normalise(notebook) -> None:
             cell.metadata.pop(key, None)
         for output in cell.get("outputs", []):
             output.get("metadata", {}).pop("filenames", None)
+            data = output.get("data", {})
+            if "image/png" in data:
+                data["image/png"] = light(data["image/png"])
+
+
+def light(picture: str) -> str:
+    """A picture in 256 colours, which nobody sees in a chart and which is a third of the size."""
+    image = Image.open(io.BytesIO(base64.b64decode(picture)))
+    if image.mode == "P":
+        return picture
+    image = image.convert("RGB").quantize(
+        256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE
+    )
+    file = io.BytesIO()
+    image.save(file, format="PNG", optimize=True)
+    return base64.b64encode(file.getvalue()).decode() + picture[len(picture.rstrip()) :]
 
 
 def has_image(output: dict) -> bool:
@@ -90,6 +122,32 @@ def keep_unchanged(cell, stored: dict | None) -> None:
         cell.outputs = stored["outputs"]
 
 
+def take_data(notebook, chapter: str) -> dict[str, str]:
+    """Take the data of the figures out of the outputs of a chapter; by name of the figure."""
+    found = {}
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {}).pop(DATA_MIME, None)
+            if data is None:
+                continue
+            name = figure_name(chapter, cell)
+            if name in found:
+                raise ValueError(f"cell {cell.id} of {chapter}: one figure with data for each cell")
+            found[name] = f"# figure: {name}; chapter {chapter}, cell {cell.id}\n{data}"
+    return found
+
+
+def store_data(tables: dict[str, str]) -> None:
+    """Write the data of figures, and remove the data of those that are no more."""
+    FIGURES.mkdir(exist_ok=True)
+    for name, data in tables.items():
+        write_if_changed(FIGURES / f"{name}.csv", data)
+    names = {drawn.name for path in chapters() for drawn in figures(path)}
+    for path in FIGURES.glob("*.csv"):
+        if path.stem not in names:
+            path.unlink()
+
+
 def rounded(seconds: float) -> float:
     """Two significant digits, at least a hundredth."""
     return max(float(f"{seconds:.2g}"), 0.01)
@@ -100,8 +158,14 @@ def kept(entry: dict, before: dict | None) -> dict:
     return before if before and before["source"] == entry["source"] else entry
 
 
-def times(notebook, seconds: dict[int, float], before: dict) -> dict:
-    """The seconds of a chapter and of its check cells, those of unchanged sources as before."""
+def times(
+    notebook, seconds: dict[int, float], before: dict, drawn: dict[str, str] | None = None
+) -> dict:
+    """The seconds of a chapter, of its check cells and of its figures.
+
+    Those of unchanged sources are as before. The seconds of a figure are those of all cells that
+    tools/figure.py runs; ``drawn`` are the cells of the figures by their names.
+    """
     code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     whole = {"source": source_hash(*code), "seconds": rounded(sum(seconds.values()))}
     checks: dict[str, dict] = {}
@@ -112,7 +176,15 @@ def times(notebook, seconds: dict[int, float], before: dict) -> dict:
             earlier = before.get("checks", {}).get(name, {}).get(cell.id)
             checks.setdefault(name, {})[cell.id] = kept(entry, earlier)
     whole = kept(whole, before)
-    return {"source": whole["source"], "seconds": whole["seconds"], "checks": checks}
+    pictures = {}
+    for name, cell_id in (drawn or {}).items():
+        run = cells_for(notebook, cell_id)
+        entry = {
+            "source": source_hash(*(notebook.cells[i].source for i in run)),
+            "seconds": rounded(sum(seconds[i] for i in run)),
+        }
+        pictures[name] = kept(entry, before.get("figures", {}).get(name))
+    return {**whole, "checks": checks, "figures": pictures}
 
 
 def write_if_changed(path: Path, text: str) -> bool:
@@ -123,13 +195,9 @@ def write_if_changed(path: Path, text: str) -> bool:
     return True
 
 
-def run(path: Path) -> None:
-    """Execute one chapter in place, and enter its times."""
-    stored = nbformat.read(path, as_version=4)
-    before = {cell.get("id"): cell for cell in stored.cells if cell.cell_type == "code"}
-    notebook = copy.deepcopy(stored)
-    normalise(notebook)
-    client = TimedClient(
+def client_of(notebook, folder: Path) -> TimedClient:
+    """A client that executes a notebook in a fresh kernel, in a folder."""
+    return TimedClient(
         notebook,
         kernel_name="python3",
         timeout=600,
@@ -137,17 +205,29 @@ def run(path: Path) -> None:
         store_widget_state=False,
         coalesce_streams=True,
         extra_arguments=["--log-level=40"],
-        resources={"metadata": {"path": str(path.parent)}},
+        resources={"metadata": {"path": str(folder)}},
     )
+
+
+def run(path: Path) -> None:
+    """Execute one chapter in place, store the data of its figures, and enter its times."""
+    stored = nbformat.read(path, as_version=4)
+    before = {cell.get("id"): cell for cell in stored.cells if cell.cell_type == "code"}
+    notebook = copy.deepcopy(stored)
+    normalise(notebook)
+    client = client_of(notebook, path.parent)
     client.execute()
     normalise(notebook)
+    tables = take_data(notebook, path.stem)
     for cell in notebook.cells:
         if cell.cell_type == "code":
             keep_unchanged(cell, before.get(cell.id))
     nbformat.validate(notebook)
     changed = write_if_changed(path, nbformat.writes(notebook) + "\n")
+    store_data(tables)
     timings = json.loads(TIMINGS.read_text()) if TIMINGS.exists() else {}
-    timings[path.stem] = times(notebook, client.seconds, timings.get(path.stem, {}))
+    drawn = {item.name: item.cell_id for item in figures(path)}
+    timings[path.stem] = times(notebook, client.seconds, timings.get(path.stem, {}), drawn)
     write_if_changed(TIMINGS, json.dumps(timings, indent=1, sort_keys=True) + "\n")
     total = sum(client.seconds.values())
     print(f"{path.name}: {total:.1f} s, {'stored' if changed else 'unchanged'}", flush=True)

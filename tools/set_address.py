@@ -1,8 +1,9 @@
 """Write the repository's public address wherever it has to stand.
 
 ``[project.urls] Repository`` in pyproject.toml is the one source: the book's launch buttons read
-it when the book is built. README.md, CITATION.cff, the first page and the chapters' cells for Colab
-cannot read it, so they hold copies, which this script rewrites and ``tests/test_repository.py`` compares.
+it when the book is built. README.md, CITATION.cff, the first page and the chapters' cells for
+Colab cannot read it, so they hold copies, which this script rewrites and
+``tests/test_repository.py`` compares.
 """
 
 import re

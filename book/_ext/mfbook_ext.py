@@ -1,6 +1,7 @@
 """What this book adds to Sphinx: the statement index, anchors on check cells, and some repairs.
 
-* ``{statement-index}`` lists every statement of ``statements.yml`` with its check cells.
+* ``{statement-index}`` lists every statement of ``statements.yml`` with its check cells,
+  ``{statement-links}`` their numbers alone.
 * A cell with metadata ``mfbook.statement`` gets the HTML id ``check-<statement>`` and is a target
   for ``{ref}``.
 * The repository's address is taken from pyproject.toml.
@@ -25,6 +26,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from reading import duration  # noqa: E402
+
 from tools import chapters as book  # noqa: E402
 from tools.set_address import address  # noqa: E402
 
@@ -41,15 +44,46 @@ COLUMNS = (
 SHOWN = 5
 
 
-def _seconds(value: float | None) -> str:
-    """A duration for a reader.
+#: Whose statements those of a prefix are.
+SOURCES = (("hy-", "The paper"), ("agr-", "The second paper, on the sphere"), ("mf-", "This book"))
 
-    >>> _seconds(0.012), _seconds(2.34), _seconds(None)
-    ('< 0.1 s', '2.3 s', '')
-    """
-    if value is None:
-        return ""
-    return "< 0.1 s" if value < 0.1 else f"{value:.2g} s"
+
+class StatementLinks(SphinxDirective):
+    """The numbers of all statements as links to their first check, a line for each chapter."""
+
+    def run(self) -> list[nodes.Node]:
+        source = Path(self.env.srcdir)
+        self.env.note_dependency(str(source / "statements.yml"))
+        result: list[nodes.Node] = []
+        for prefix, title in SOURCES:
+            listed = [s for s in book.statements(source) if s.id.startswith(prefix)]
+            result.append(nodes.paragraph("", "", nodes.strong(text=title)))
+            lines = nodes.bullet_list(classes=["mf-links"])
+            for chapter, group in groupby(listed, key=lambda statement: statement.chapter):
+                line = nodes.paragraph()
+                line += nodes.reference(
+                    "", self._name(chapter), refuri=f"{chapter}.html", internal=True
+                )
+                line += nodes.Text(": ")
+                for i, statement in enumerate(group):
+                    link = nodes.reference(
+                        "", statement.number, internal=True,
+                        refuri=f"{chapter}.html#{book.anchor(statement.id, 1)}",
+                    )  # fmt: skip
+                    link["reftitle"] = statement.title
+                    line += [nodes.Text(" · "), link] if i else [link]
+                lines += nodes.list_item("", line)
+            result.append(lines)
+        return result
+
+    @staticmethod
+    def _name(chapter: str) -> str:
+        """What a page is called: its number, or the letter of its appendix and its subject."""
+        number, _, rest = chapter.partition("-")
+        if number.isdigit():
+            return f"Chapter {int(number)}"
+        subject = rest.removeprefix("sphere-") if rest.startswith("sphere-") else ""
+        return f"Appendix {number.upper()}" + (f", {subject}" if subject else "")
 
 
 class StatementIndex(SphinxDirective):
@@ -83,7 +117,7 @@ class StatementIndex(SphinxDirective):
         else:
             heading += nodes.Text(chapter)
         if total is not None:
-            heading += nodes.Text(f" (the whole chapter runs in {_seconds(total)})")
+            heading += nodes.Text(f" (the whole chapter runs in {duration(total)})")
         return heading
 
     def _table(self, listed: list, cells: list, times: dict) -> nodes.Node:
@@ -109,7 +143,7 @@ class StatementIndex(SphinxDirective):
         check = cell.check or {"holds": False, "verdict": "not run", "ratio": None, "rows": []}
         number = pending_xref(
             "", nodes.strong(text=statement.number), refdomain="std", reftype="ref",
-            reftarget=cell.anchor, refexplicit=True, refdoc=self.env.docname, refwarn=True,
+            reftarget=cell.anchor.lower(), refexplicit=True, refdoc=self.env.docname, refwarn=True,
         )  # fmt: skip
         voice = "paper" if statement.id.startswith(("hy-", "agr-")) else "beyond"
         compared = list(dict.fromkeys(row["what"] for row in check["rows"]))
@@ -124,7 +158,7 @@ class StatementIndex(SphinxDirective):
             [nodes.Text("; ".join(compared))],
             [verdict],
             [nodes.Text(ratio)],
-            [nodes.Text(_seconds(seconds))],
+            [nodes.Text(duration(seconds))],
             voice=voice,
         )
 
@@ -149,8 +183,9 @@ def anchor_check_cells(app: Sphinx, doctree: nodes.document) -> None:
         seen[name] = seen.get(name, 0) + 1
         anchor = book.anchor(name, seen[name])
         cell["ids"].append(anchor)
-        labels.anonlabels[anchor] = app.env.docname, anchor
-        labels.labels[anchor] = app.env.docname, anchor, f"check of {name}"
+        # a reference looks for its target in small letters
+        labels.anonlabels[anchor.lower()] = app.env.docname, anchor
+        labels.labels[anchor.lower()] = app.env.docname, anchor, f"check of {name}"
 
 
 def label_theorem_boxes(app: Sphinx, doctree: nodes.document) -> None:
@@ -205,6 +240,7 @@ def drop_thebe(app: Sphinx, pagename: str, templatename: str, context: dict, doc
 def setup(app: Sphinx) -> dict:
     """Register everything with Sphinx."""
     app.add_directive("statement-index", StatementIndex)
+    app.add_directive("statement-links", StatementLinks)
     app.connect("config-inited", configure)
     app.connect("doctree-read", anchor_check_cells)
     app.connect("doctree-read", label_theorem_boxes)

@@ -1,26 +1,33 @@
 """Figures in one style; the only package that imports matplotlib (and, on request, ipywidgets).
 
 Every function takes named data, draws one figure and returns a :class:`Picture`, which shows itself
-as a PNG. Colours and line styles mean the same thing throughout the book: see ``ROLES``.
+as a PNG and carries its data: ``figure.data`` is the table behind it as CSV, ``figure.rows()`` the
+same as dictionaries. Colours and line styles mean the same thing throughout the book: see
+``ROLES``.
 """
 
 from .assumptions import curvature_shares, derivative_bounds, profile_runs
 from .charts import attention_maps, curves, rates, scatter
 from .circle import angle_histograms, angle_paths, energy_and_ring, planar_orbits
+from .data import DECORATION, record
 from .discussion import phase_space, predictors, support_values
 from .dynamics import bound_cloud, grid_map, panels, particles
 from .extremal import circle_minimiser, gap_cloud, landscapes, splitting, stalled
 from .frames import frames
+from .introduction import heads_at_work, two_starts
 from .localisation import atoms_on_circle
 from .long_time import imbalance
 from .model import head_view, hessian_blocks, prediction_map, sensitivity, two_paths
+from .primer import network_view, two_interpolations, two_ways
 from .scaling import cluster_bounds, count_bars, count_panels, mass_panels, merging_clock
 from .spheres import cluster_counts, sphere_histograms, sphere_scene
 from .stability import cloud, phase_diagram, regimes, verdicts
 from .static import boosting_rounds, excess_distribution, excess_rates
 from .style import ROLES, Picture, Role, drawing, new_figure
+from .tokens import blow_up, mirror, scores_and_weights, tokens_on_circle, tokens_on_sphere
 
 __all__ = [
+    "DECORATION",
     "ROLES",
     "Picture",
     "Role",
@@ -28,6 +35,7 @@ __all__ = [
     "angle_paths",
     "atoms_on_circle",
     "attention_maps",
+    "blow_up",
     "boosting_rounds",
     "bound_cloud",
     "circle_minimiser",
@@ -47,11 +55,14 @@ __all__ = [
     "gap_cloud",
     "grid_map",
     "head_view",
+    "heads_at_work",
     "hessian_blocks",
     "imbalance",
     "landscapes",
     "mass_panels",
     "merging_clock",
+    "mirror",
+    "network_view",
     "new_figure",
     "panels",
     "particles",
@@ -62,14 +73,21 @@ __all__ = [
     "predictors",
     "profile_runs",
     "rates",
+    "record",
     "regimes",
     "scatter",
+    "scores_and_weights",
     "sensitivity",
     "sphere_histograms",
     "sphere_scene",
     "splitting",
     "stalled",
     "support_values",
+    "tokens_on_circle",
+    "tokens_on_sphere",
+    "two_interpolations",
     "two_paths",
+    "two_starts",
+    "two_ways",
     "verdicts",
 ]

@@ -13,7 +13,7 @@ __all__ = ["curvature_shares", "derivative_bounds", "profile_runs"]
 
 #: Learning-rate profiles are not one of the roles: four colours that differ in greyscale too.
 PROFILES = (
-    {"color": "#c8500a", "linestyle": "-", "linewidth": 5.0, "alpha": 0.35},
+    {"color": "#b07d00", "linestyle": "-", "linewidth": 5.0, "alpha": 0.35},
     {"color": "#0b5fa5", "linestyle": "-", "linewidth": 1.8},
     {"color": "#00805e", "linestyle": (0, (6, 3)), "linewidth": 2.2},
     {"color": "#1f2430", "linestyle": (0, (1, 1.2)), "linewidth": 2.6},
@@ -36,9 +36,12 @@ def profile_runs(runs: Sequence[Mapping]):
     left.margins(y=0.1)
     for run, style in zip(runs, PROFILES, strict=True):
         left.plot(run["t"], run["risk"], label=run["label"], **style)
-        right.plot(run["tau"], run["risk"], **style)
+        right.plot(run["tau"], run["risk"], gid=run["label"], **style)
         if run.get("stops"):
-            right.plot(run["tau"][-1], run["risk"][-1], "o", color=style["color"], markersize=7)
+            right.plot(
+                run["tau"][-1], run["risk"][-1], "o", color=style["color"], markersize=7,
+                gid=f"{run['label']}: where it stays",
+            )  # fmt: skip
             right.annotate(
                 "stays here for ever",
                 (run["tau"][-1], run["risk"][-1]),
@@ -108,12 +111,18 @@ def curvature_shares(g: float, share, value, *, form, bound: float, attained: Ma
         xlim=(-0.02, 1.02),
         ylim=(0, 1.14),
     )
-    axes.axhline(1, **ROLES["reference"].line)
-    axes.plot(share, np.asarray(value) / bound, **{**ROLES["found"].line, "alpha": 0.35})
+    axes.axhline(1, **ROLES["reference"].line, gid="H")
+    axes.plot(
+        share, np.asarray(value) / bound, **{**ROLES["found"].line, "alpha": 0.35},
+        gid="random heads",
+    )  # fmt: skip
     x, y = form
-    axes.plot(x, np.asarray(y) / bound, **ROLES["bound"].line)
+    axes.plot(x, np.asarray(y) / bound, **ROLES["bound"].line, gid="bound for this direction")
     star = {"linestyle": "", "marker": "*", "markersize": 15, "color": INK}
-    axes.plot(attained["share"], attained["value"] / bound, **star, markeredgecolor="white")
+    axes.plot(
+        attained["share"], attained["value"] / bound, **star, markeredgecolor="white",
+        gid="largest found",
+    )  # fmt: skip
     axes.text(0.995, 1.012, "H", ha="right", va="bottom", color=ROLES["reference"].colour)
     names = (("bound", "bound for this direction"), ("found", f"{len(share)} random heads"))
     handles = [

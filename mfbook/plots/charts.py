@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from .data import DECORATION
 from .style import ROLES, SEQUENTIAL, drawing, new_figure
 
 __all__ = ["attention_maps", "curves", "rates", "scatter"]
@@ -19,8 +20,9 @@ def draw_series(axes, series: Sequence[Mapping], *, direct: bool) -> None:
         x, y = np.asarray(item["x"]), np.asarray(item["y"])
         if "low" in item:
             axes.fill_between(
-                x, item["low"], item["high"], color=role.colour, alpha=0.18, linewidth=0
-            )
+                x, item["low"], item["high"], color=role.colour, alpha=0.18, linewidth=0,
+                gid=item["label"],
+            )  # fmt: skip
         axes.plot(x, y, label=item["label"], **{**role.line, **item.get("line", {})})
     if direct:
         name_ends(axes, series)
@@ -63,7 +65,10 @@ def slope_triangle(axes, x, y, text: str) -> None:
     x0, x1 = x[max(middle - 1, 0)], x[min(middle + 1, len(x) - 1)]
     y0 = 0.35 * np.exp(np.interp(np.log(x0), np.log(x), np.log(y)))
     y1 = y0 * (x1 / x0) ** slope
-    axes.plot([x0, x1, x0, x0], [y0, y1, y1, y0], color=ROLES["reference"].colour, linewidth=1)
+    axes.plot(
+        [x0, x1, x0, x0], [y0, y1, y1, y0], color=ROLES["reference"].colour, linewidth=1,
+        gid=DECORATION,
+    )  # fmt: skip
     axes.annotate(
         text,
         (x0, np.sqrt(y0 * y1)),
@@ -112,7 +117,7 @@ def curves(
         axes.set_ylim(*ylim)
     draw_series(axes, series, direct=direct)
     if hline is not None:
-        axes.axhline(hline, **{**ROLES["reference"].line, "linewidth": 1})
+        axes.axhline(hline, **{**ROLES["reference"].line, "linewidth": 1}, gid="reference")
     return figure
 
 
@@ -165,11 +170,12 @@ def scatter(
     """
     figure, axes = new_figure(*size)
     axes.set(xlabel=xlabel, ylabel=ylabel, title=title, yscale=yscale)
-    axes.plot(x, y, **{**ROLES[role].line, "markersize": 2.5, "alpha": 0.45}, label=label)
+    dots = {**ROLES[role].line, "markersize": 2.5, "alpha": 0.45}
+    axes.plot(x, y, **dots, label=label, gid=label or role)
     right = [float(np.max(x))]
     named = []
     for height, text, kind in lines:
-        axes.axhline(height, **ROLES[kind].line)
+        axes.axhline(height, **ROLES[kind].line, gid=text)
         named.append({"x": right, "y": [height], "label": text, "role": kind})
     if named:
         name_ends(axes, named)
@@ -195,7 +201,7 @@ def attention_maps(A, *, tokens=None, titles=(), width=None):
     figure, axes = new_figure(width or min(7.0, 3.4 * n), 3.3, ncols=n, squeeze=False)
     for panel, (ax, matrix) in enumerate(zip(axes[0], A, strict=True)):
         hidden = np.ma.masked_where(~np.tri(T, dtype=bool), matrix)
-        ax.imshow(hidden, cmap=SEQUENTIAL, vmin=0, vmax=1)
+        ax.imshow(hidden, cmap=SEQUENTIAL, vmin=0, vmax=1, gid="attention weight")
         ax.grid(False)
         ax.set_xticks(range(T), tokens)
         ax.set_yticks(range(T), tokens)

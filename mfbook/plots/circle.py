@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.ticker import MultipleLocator, NullFormatter
 
+from .data import DECORATION, record
 from .style import ROLES, drawing, new_figure
 
 __all__ = ["angle_histograms", "angle_paths", "energy_and_ring", "planar_orbits"]
@@ -63,7 +64,7 @@ def angle_histograms(rows: Sequence[Mapping], landscape: Mapping, *, bins: int =
         share = share / share.sum()
         axes.bar(
             edges[:-1], share, width=np.diff(edges), align="edge", zorder=2,
-            color=ROLES["measured"].colour,
+            color=ROLES["measured"].colour, gid="share of the tokens",
         )  # fmt: skip
         axes.set(title=row["title"], xlim=(-180, 180))
         axes.xaxis.set_major_locator(MultipleLocator(90))
@@ -102,7 +103,10 @@ def angle_paths(items: Sequence[Mapping], *, shown: int = 60, size=None):
         # a path that crosses the end of the axis is drawn in two pieces
         path[1:][np.abs(np.diff(path, axis=0)) > 180] = np.nan
         # not smoothed: smoothed crossing lines make the picture several times as large
-        axes.plot(1 + t, path, color=ROLES["measured"].colour, linewidth=0.6, antialiased=False)
+        axes.plot(
+            1 + t, path, color=ROLES["measured"].colour, linewidth=0.6, antialiased=False,
+            gid="token",
+        )  # fmt: skip
         axes.set(title=item["title"], xscale="log", xlim=(1, 1 + t[-1]), ylim=(-180, 180))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.yaxis.set_major_locator(MultipleLocator(90))
@@ -139,13 +143,14 @@ def energy_and_ring(states: Sequence[Mapping], series: Sequence[Mapping], landsc
         ):
             axes.scatter(
                 1.18 * np.cos(degrees[part]), 1.18 * np.sin(degrees[part]), color=colour, s=24,
-                linewidths=0,
+                linewidths=0, gid=DECORATION,
             )  # fmt: skip
         angle = np.radians(state["degrees"])
-        axes.scatter(
+        dots = axes.scatter(
             np.cos(angle), np.sin(angle), s=2 + 260 * np.asarray(state["weights"]),
             color=ROLES[state["role"]].colour, alpha=0.6, linewidths=0, zorder=3,
         )  # fmt: skip
+        record(dots, "clusters", size=None, weight=state["weights"])
         axes.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal", xticks=[], yticks=[])
         axes.set_title(state["title"])
         for spine in axes.spines.values():
@@ -181,8 +186,10 @@ def planar_orbits(curves: Sequence[Mapping], orbits: Sequence[Mapping], rest, *,
         style = {**ROLES[item["role"]].line, "marker": ""}
         left.plot(item["x"], item["y"], label=item["label"], **style)
     x, y = np.asarray(curves[0]["x"]), np.asarray(curves[0]["y"])
-    left.fill_between(x, np.minimum(y, 0), 0, color=ROLES[curves[0]["role"]].colour, alpha=0.2)
-    left.axhline(0, color=ROLES["reference"].colour, linewidth=0.9)
+    left.fill_between(
+        x, np.minimum(y, 0), 0, color=ROLES[curves[0]["role"]].colour, alpha=0.2, gid=DECORATION
+    )
+    left.axhline(0, color=ROLES["reference"].colour, linewidth=0.9, gid=DECORATION)
     left.set(xlabel=xlabel, ylabel="rate", title=titles[0])
     left.legend(loc="best")
     for item in orbits:

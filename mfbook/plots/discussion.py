@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from .data import record
 from .style import ROLES, drawing, new_figure
 
 __all__ = ["phase_space", "predictors", "support_values"]
@@ -27,14 +28,17 @@ def support_values(panels: Sequence[Mapping]):
         for i, state in enumerate(panel["states"]):
             values, weights = np.asarray(state["values"]), np.asarray(state["weights"])
             shift = np.linspace(-0.16, 0.16, len(values))
-            axes.scatter(
+            heads = axes.scatter(
                 i + shift, values, s=12 + 220 * weights, color=dots.colour, alpha=0.65,
                 linewidth=0, label="heads in use" if i == 0 else None,
             )  # fmt: skip
-            axes.hlines(
+            line = axes.hlines(
                 state["best"], i - 0.3, i + 0.3, color=bar.colour, linewidth=bar.width,
                 label="best alternative found" if i == 0 else None,
             )  # fmt: skip
+            place = np.full(len(values), float(i))
+            record(heads, "heads in use", x=place, size=None, weight=weights)
+            record(line, "best alternative found", x=[i], y=[state["best"]])
         axes.set_xticks(range(len(panel["states"])), [s["label"] for s in panel["states"]])
         axes.set(title=panel["title"], xlim=(-0.6, len(panel["states"]) - 0.4))
     grid[0, 0].set_ylabel(r"$\Psi$ (nats per token)")
@@ -77,8 +81,9 @@ def phase_space(limit, few, risk, *, at: int, times, least: float):
     for item in risk:
         role = ROLES[item["role"]]
         right.plot(times, item["y"], label=item["label"], **{**role.line, "markersize": 3})
-        right.plot(times[at], item["y"][at], "o", color=role.colour, markersize=6)
-    right.axhline(least, **ROLES["reference"].line)
+        now = f"{item['label']}: now"
+        right.plot(times[at], item["y"][at], "o", color=role.colour, markersize=6, gid=now)
+    right.axhline(least, **ROLES["reference"].line, gid="least possible")
     right.set(xlabel=r"time $\tau$", ylabel="risk (nats per token)", title="Risk")
     right.legend(loc="upper right")
     return figure
@@ -98,7 +103,7 @@ def predictors(panels: Sequence[Mapping], *, ylabel: str):
     figure, grid = new_figure(8.6, 3.5, ncols=len(panels), sharey=True, squeeze=False)
     for axes, panel in zip(grid[0], panels, strict=True):
         line = {**ROLES["found"].line, "markersize": 4, "alpha": 0.7}
-        axes.plot(panel["x"], panel["y"], **line)
+        axes.plot(panel["x"], panel["y"], **line, gid="runs")
         axes.set(
             xlabel=panel["xlabel"], title=panel["title"], yscale="log",
             xscale=panel.get("xscale", "linear"),

@@ -9,6 +9,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from .charts import draw_series, slope_triangle
+from .data import DECORATION, record
 from .style import INK, ROLES, SEQUENTIAL, drawing, new_figure
 
 __all__ = ["bound_cloud", "grid_map", "panels", "particles"]
@@ -31,9 +32,9 @@ def particles(path, at: int, times, risk, *, limit: float):
     figure, (left, right) = new_figure(7.4, 3.6, ncols=2, width_ratios=(1.15, 1))
     start, now = path[0], path[at]
     grey = ROLES["reference"].colour
-    left.plot(*path[: at + 1].transpose(2, 0, 1), color=grey, alpha=0.25, linewidth=0.7)
-    left.plot(*start.T, "o", color=grey, markersize=2, alpha=0.5)
-    left.plot(*now.T, **{**ROLES["found"].line, "markersize": 3.5, "alpha": 0.8})
+    left.plot(*path[: at + 1].transpose(2, 0, 1), color=grey, alpha=0.25, linewidth=0.7, gid="way")
+    left.plot(*start.T, "o", color=grey, markersize=2, alpha=0.5, gid="start")
+    left.plot(*now.T, **{**ROLES["found"].line, "markersize": 3.5, "alpha": 0.8}, gid="now")
     low, high = path.min(axis=(0, 1)), path.max(axis=(0, 1))
     margin = 0.04 * (high - low)
     left.set(
@@ -41,9 +42,9 @@ def particles(path, at: int, times, risk, *, limit: float):
         xlim=(low[0] - margin[0], high[0] + margin[0]),
         ylim=(low[1] - margin[1], high[1] + margin[1]), title="Heads",
     )  # fmt: skip
-    right.plot(times, risk, **{**ROLES["measured"].line, "marker": ""})
-    right.plot(times[at], risk[at], **{**ROLES["found"].line, "markersize": 8})
-    right.axhline(limit, **ROLES["reference"].line)
+    right.plot(times, risk, **{**ROLES["measured"].line, "marker": ""}, gid="risk")
+    right.plot(times[at], risk[at], **{**ROLES["found"].line, "markersize": 8}, gid="now")
+    right.axhline(limit, **ROLES["reference"].line, gid="least possible")
     right.annotate(
         "least possible", (times[-1], limit), xytext=(0, 4), textcoords="offset points",
         ha="right", fontsize=9, color=ROLES["reference"].colour,
@@ -89,7 +90,7 @@ def panels(
         for x, y, text in item.get("slopes", ()):
             slope_triangle(axes, x, y, text)
         for height, role in item.get("lines", ()):
-            axes.axhline(height, **ROLES[role].line)
+            axes.axhline(height, **ROLES[role].line, gid=role)
         if "ylim" in item:
             axes.set_ylim(*item["ylim"])
         if not sharey or axes is grid[0, 0]:
@@ -117,7 +118,11 @@ def grid_map(values, *, rows, columns, xlabel, ylabel, label, title="", frame=No
     """
     values = np.asarray(values)
     figure, axes = new_figure(7.4, 4.3)
-    image = axes.imshow(values, cmap=SEQUENTIAL, norm=LogNorm(), origin="lower", aspect="auto")
+    image = axes.imshow(
+        values, cmap=SEQUENTIAL, norm=LogNorm(), origin="lower", aspect="auto", gid=label
+    )
+    if frame is not None:
+        record(image, framed=np.where(frame, "yes", "no"))
     axes.grid(False)
     axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(range(len(rows)), rows)
@@ -133,7 +138,7 @@ def grid_map(values, *, rows, columns, xlabel, ylabel, label, title="", frame=No
         if frame is not None and frame[i, j]:
             axes.plot(
                 np.array([-1, 1, 1, -1, -1]) * 0.46 + j, np.array([-1, -1, 1, 1, -1]) * 0.46 + i,
-                color=INK, linewidth=1.2,
+                color=INK, linewidth=1.2, gid=DECORATION,
             )  # fmt: skip
     bar = figure.colorbar(image, ax=axes)
     bar.set_label(label)

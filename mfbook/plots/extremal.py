@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.ticker import MultipleLocator
 
+from .data import DECORATION, record
 from .style import DIVERGING, FAINT, INK, ROLES, drawing, new_figure
 
 __all__ = ["circle_minimiser", "gap_cloud", "landscapes", "splitting", "stalled"]
@@ -49,8 +50,9 @@ def landscapes(circle: Mapping, sphere: Mapping):
     for low, high in zip(np.append(-180, edges)[::2], np.append(edges, 180)[::2], strict=False):
         left.axvspan(low, high, color=FAINT, alpha=0.5, linewidth=0)
     left.plot(
-        degrees(circle["angle"])[order], np.asarray(circle["v"])[order], color=INK, linewidth=1.6
-    )
+        degrees(circle["angle"])[order], np.asarray(circle["v"])[order], color=INK, linewidth=1.6,
+        gid="potential",
+    )  # fmt: skip
     left.plot(
         degrees(circle["tops"][0]), circle["tops"][1], label="best of its region",
         **{**ROLES["found"].line, "markersize": 4},
@@ -65,11 +67,11 @@ def landscapes(circle: Mapping, sphere: Mapping):
     low, high = min(np.min(sphere["v"]), -1e-9), max(np.max(sphere["v"]), 1e-9)
     image = right.pcolormesh(
         *sphere["grid"], sphere["v"], cmap=DIVERGING, norm=TwoSlopeNorm(0, low, high),
-        shading="gouraud", rasterized=True,
+        shading="gouraud", rasterized=True, gid="potential",
     )  # fmt: skip
     for wall in sphere["walls"]:
-        right.plot(*wall, ".", color=INK, markersize=0.8)
-    right.plot(*sphere["best"], "*", color=ROLES["bound"].colour, markersize=13)
+        right.plot(*wall, ".", color=INK, markersize=0.8, gid="walls")
+    right.plot(*sphere["best"], "*", color=ROLES["bound"].colour, markersize=13, gid="maximiser")
     right.set(xticklabels=[], yticklabels=[], title="Sphere")
     right.grid(False)
     bar = figure.colorbar(image, ax=right, shrink=0.8)
@@ -98,15 +100,16 @@ def circle_minimiser(angle, f, atoms, masses, *, title, ylim=None, also=None):
     figure, (top, bottom) = new_figure(7.2, 4.2, nrows=2, sharex=True, height_ratios=(1.5, 1))
     order = np.argsort(degrees(angle))
     x, blue, orange = degrees(angle)[order], ROLES["measured"].colour, ROLES["bound"].colour
-    top.axhline(0, **ROLES["reference"].line)
-    top.plot(x, np.asarray(f)[order], color=blue, linewidth=1.8)
+    first, second = ("measure", "") if also is None else also[2]
+    top.axhline(0, **ROLES["reference"].line, gid=DECORATION)
+    top.plot(x, np.asarray(f)[order], color=blue, linewidth=1.8, gid=first)
     at = np.interp(degrees(atoms), x, np.asarray(f)[order])
-    top.plot(degrees(atoms), at, **{**ROLES["found"].line, "markersize": 6})
+    top.plot(degrees(atoms), at, **{**ROLES["found"].line, "markersize": 6}, gid=f"{first}: atoms")
     top.set(ylabel=r"$\delta E-\int\delta E\,d\mu$", title=title)
     if ylim:
         top.set_ylim(*ylim)
-    bottom.vlines(degrees(atoms), 0, masses, color=blue, linewidth=3)
-    bottom.plot(degrees(atoms), masses, **{**ROLES["found"].line, "markersize": 5})
+    bottom.vlines(degrees(atoms), 0, masses, color=blue, linewidth=3, gid=DECORATION)
+    bottom.plot(degrees(atoms), masses, **{**ROLES["found"].line, "markersize": 5}, gid=first)
     on_degrees(bottom, ylabel="mass")
     bottom.set_ylim(0, 1.05 * max(np.max(masses), 0.5))
     if also is not None:
@@ -114,7 +117,7 @@ def circle_minimiser(angle, f, atoms, masses, *, title, ylim=None, also=None):
         top.plot(x, np.asarray(g)[order], color=orange, linewidth=1.4, label=name)
         top.lines[1].set_label(label[0])
         top.legend()
-        bottom.vlines(degrees(places), 0, weights, color=orange, linewidth=2)
+        bottom.vlines(degrees(places), 0, weights, color=orange, linewidth=2, gid=DECORATION)
         bottom.plot(degrees(places), weights, "s", color=orange, markersize=5, label=label[1])
         bottom.set_ylim(0, 1.05 * max(np.max(masses), np.max(weights), 0.5))
     return figure
@@ -133,12 +136,14 @@ def splitting(items: Sequence[Mapping]):
     figure, axes = new_figure(8.0, 3.6, ncols=len(items), sharey=True, squeeze=False)
     for ax, item in zip(axes[0], items, strict=True):
         for beta, angle, mass in zip(item["beta"], item["angle"], item["mass"], strict=True):
-            ax.scatter(
+            dots = ax.scatter(
                 np.full(len(angle), beta), degrees(angle), s=60 * np.asarray(mass),
                 color=ROLES["found"].colour, alpha=0.7, linewidth=0,
             )  # fmt: skip
+            record(dots, "atoms", size=None, mass=mass)
         for beta, angle in item.get("lines", ()):
-            ax.plot(beta, degrees(angle), **{**ROLES["sharpened"].line, "linewidth": 1.5})
+            line = {**ROLES["sharpened"].line, "linewidth": 1.5}
+            ax.plot(beta, degrees(angle), **line, gid="closed form")
         ax.set(xscale="log", xlabel=r"$\beta$", title=item["title"], ylim=(-180, 180))
         ax.yaxis.set_major_locator(DEGREES)
     axes[0, 0].set_ylabel("angle of the atoms (degrees)")
@@ -156,7 +161,7 @@ def stalled(runs: Sequence[Mapping]):
     """
     figure, axes = new_figure(8.2, 3.7, ncols=len(runs), sharey=True, squeeze=False)
     for ax, run in zip(axes[0], runs, strict=True):
-        ax.axvline(run["stop"], color=INK, linewidth=1)
+        ax.axvline(run["stop"], color=INK, linewidth=1, gid="rule fires")
         ax.annotate(
             "rule fires", (run["stop"], 1.0), xycoords=("data", "axes fraction"),
             xytext=(-4, -4), textcoords="offset points", ha="right", va="top", fontsize=9,

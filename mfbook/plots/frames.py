@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from .style import Picture
+from .data import table_of_frames
+from .style import DATA_MIME, Picture
 
 __all__ = ["Frames", "frames"]
 
@@ -25,7 +26,10 @@ _MOVE = (
 
 @dataclass(frozen=True)
 class Frames:
-    """Precomputed pictures under one slider; shows itself as a self-contained HTML figure."""
+    """Precomputed pictures under one slider; shows itself as a self-contained HTML figure.
+
+    ``figure.data`` is the table behind the pictures as CSV, with a column for the slider's label.
+    """
 
     pictures: tuple[Picture, ...]
     labels: tuple[str, ...]
@@ -33,6 +37,15 @@ class Frames:
     name: str
     caption: str
     start: int
+
+    @property
+    def data(self) -> str:
+        """What the pictures show, as CSV: one row for each point, with the slider's label."""
+        drawn = (picture.contents for picture in self.pictures)
+        return table_of_frames(zip(self.labels, drawn, strict=True))
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return {DATA_MIME: self.data}
 
     def _repr_html_(self) -> str:
         images = []

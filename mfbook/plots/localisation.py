@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.patches import Patch
 
+from .data import DECORATION
 from .style import INK, ROLES, drawing, new_figure
 
 __all__ = ["atoms_on_circle"]
@@ -38,7 +39,7 @@ def atoms_on_circle(
         Range of the masses, whose axis is logarithmic.
     """
     figure, (top, low) = new_figure(7.4, 4.4, nrows=2, sharex=True, height_ratios=(1, 1.3))
-    top.plot(angle, landscape, color=INK, linewidth=1.6)
+    top.plot(angle, landscape, color=INK, linewidth=1.6, gid="potential")
     top.set(ylabel=ylabel, title=title)
     low.set(
         xlabel="angle (degrees)", ylabel="mass of the atom", yscale="log", ylim=ylim,
@@ -46,14 +47,17 @@ def atoms_on_circle(
     )  # fmt: skip
     for axes in (top, low):
         for kink in kinks:
-            axes.axvline(kink, **ROLES["reference"].line)
+            axes.axvline(kink, **ROLES["reference"].line, gid="kinks")
         if dead is not None:
             edges = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(dead, int), [0]])))
             for first, last in edges.reshape(-1, 2):
                 axes.axvspan(angle[first], angle[last - 1], color=DEAD, linewidth=0, zorder=0)
     for group in groups:
         role = ROLES[group["role"]]
-        low.vlines(group["angle"], ylim[0], group["mass"], color=role.colour, linewidth=1.2)
+        low.vlines(
+            group["angle"], ylim[0], group["mass"], color=role.colour, linewidth=1.2,
+            gid=DECORATION,
+        )  # fmt: skip
         low.plot(
             group["angle"], group["mass"], linestyle="", color=role.colour, markersize=6,
             marker=group.get("marker", "o"), label=group["label"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .data import DECORATION
 from .style import ROLES, drawing, new_figure
 
 __all__ = ["imbalance"]
@@ -32,19 +33,21 @@ def imbalance(
     """
     figure, (left, right) = new_figure(7.6, 3.6, ncols=2, width_ratios=(1, 1.15))
     grey = ROLES["reference"].colour
-    for path in paths:
-        left.plot(*np.asarray(path).T, color=grey, alpha=0.4, linewidth=1)
+    # in grey all flows, of which the marked one is drawn again
+    others = [DECORATION if i == at else name for i, name in enumerate(labels)]
+    for path, name in zip(paths, others, strict=True):
+        left.plot(*np.asarray(path).T, color=grey, alpha=0.4, linewidth=1, gid=name)
     shown = np.asarray(paths[at])
-    left.plot(*shown.T, **{**ROLES["measured"].line, "marker": ""})
-    left.plot(*shown[0], **{**ROLES["found"].line, "markersize": 5})
-    left.plot(*shown[-1], **{**ROLES["found"].line, "markersize": 8})
-    left.plot(xlim, xlim, **{**ROLES["reference"].line, "linewidth": 1})
+    left.plot(*shown.T, **{**ROLES["measured"].line, "marker": ""}, gid=labels[at])
+    left.plot(*shown[0], **{**ROLES["found"].line, "markersize": 5}, gid=f"{labels[at]}: start")
+    left.plot(*shown[-1], **{**ROLES["found"].line, "markersize": 8}, gid=f"{labels[at]}: end")
+    left.plot(xlim, xlim, **{**ROLES["reference"].line, "linewidth": 1}, gid=DECORATION)
     left.set(
         xlabel=r"$\|W_V\|$", ylabel=r"$\|W_O\|$", xlim=xlim, ylim=xlim, title="Where the head goes",
         aspect="equal",
     )  # fmt: skip
-    for time, other in zip(tau, gap, strict=True):
-        right.plot(time, other, color=grey, alpha=0.4, linewidth=1)
+    for time, other, name in zip(tau, gap, others, strict=True):
+        right.plot(time, other, color=grey, alpha=0.4, linewidth=1, gid=name)
     right.plot(tau[at], gap[at], **{**ROLES["measured"].line, "marker": ""}, label=labels[at])
     if envelope is not None:
         right.plot(tau[at], envelope[0], **ROLES["bound"].line, label=envelope[1])

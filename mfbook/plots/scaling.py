@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from .data import DECORATION
 from .style import FAINT, INK, ROLES, drawing, new_figure
 
 __all__ = ["cluster_bounds", "count_bars", "count_panels", "mass_panels", "merging_clock"]
@@ -38,7 +39,7 @@ def cluster_bounds(x, force, gamma: float, sizes, theorem, ours):
     near = np.array([gamma - 0.55, gamma + 0.55])
     left.plot(near, at + slope * (near - gamma), **ROLES["bound"].line, label="tangent, a")
     left.plot([0, gamma], [0, at], **ROLES["sharpened"].line, label="chord, s")
-    left.plot(gamma, at, **{**ROLES["found"].line, "markersize": 6})
+    left.plot(gamma, at, **{**ROLES["found"].line, "markersize": 6}, gid="edge of the cluster")
     left.set(
         xlabel="distance times √β", ylabel="repulsion times √β", xlim=(0, x[-1]), ylim=(0, 0.75),
         title="Force",
@@ -79,12 +80,18 @@ def count_panels(panels: Sequence[Sequence[Mapping]], *, titles, rows, log):
             axes = grid[i, j]
             for units, (root, count, settled) in panel.items():
                 role = ROLES[UNITS[units]]
-                axes.plot(root, count, color=role.colour, linestyle=role.dash, linewidth=1.1)
-                for mask, fill in ((settled, role.colour), (~settled, "white")):
+                axes.plot(
+                    root, count, color=role.colour, linestyle=role.dash, linewidth=1.1,
+                    gid=DECORATION,
+                )  # fmt: skip
+                name = NAMES[units]
+                for mask, fill, gid in (
+                    (settled, role.colour, name), (~settled, "white", f"{name}, not settled"),
+                ):  # fmt: skip
                     axes.plot(
                         root[mask], count[mask], linestyle="", marker=MARKS[units],
                         markersize=4.2, color=role.colour, markerfacecolor=fill,
-                        label=NAMES[units] if fill != "white" else None,
+                        label=name if fill != "white" else None, gid=gid,
                     )  # fmt: skip
             if log[j]:
                 axes.set_yscale("log")
@@ -114,7 +121,10 @@ def count_bars(groups: Sequence[tuple[str, Mapping[int, int]]]):
     for axes, (title, counts) in zip(grid[0], groups, strict=True):
         keys = np.array(sorted(counts))
         shares = np.array([counts[k] for k in keys]) / sum(counts.values())
-        axes.bar(keys, shares, width=0.8, color=ROLES["measured"].colour, alpha=0.85)
+        axes.bar(
+            keys, shares, width=0.8, color=ROLES["measured"].colour, alpha=0.85,
+            gid="share of the draws",
+        )  # fmt: skip
         for k, share in zip(keys, shares, strict=True):
             axes.annotate(
                 f"{100 * share:.0f}%", (k, share), xytext=(0, 2), textcoords="offset points",
@@ -173,8 +183,9 @@ def merging_clock(runs: Sequence[tuple], waits, bounds, last):
     figure, (left, right) = new_figure(7.8, 3.6, ncols=2)
     for times, count in runs:
         left.step(
-            times, count, where="post", color=ROLES["measured"].colour, alpha=0.35, linewidth=1
-        )
+            times, count, where="post", color=ROLES["measured"].colour, alpha=0.35, linewidth=1,
+            gid="draw",
+        )  # fmt: skip
     left.set(
         xlabel="time", ylabel="clusters", xscale="log", yscale="log", title="Every draw",
     )  # fmt: skip

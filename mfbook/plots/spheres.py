@@ -9,6 +9,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, SymLogNorm
 from matplotlib.ticker import NullFormatter
 
+from .data import DECORATION, record
 from .style import DIVERGING, INK, ROLES, SEQUENTIAL, drawing, new_figure
 
 __all__ = ["cluster_counts", "sphere_histograms", "sphere_scene"]
@@ -55,23 +56,29 @@ def _view(axes, camera, points, weights, landscape, norm, kinks):
     inside = np.isfinite(surface[..., 0])
     values = np.full(inside.shape, np.nan)
     values[inside] = landscape(surface[inside])
-    axes.imshow(
+    image = axes.imshow(
         values, extent=(-1, 1, -1, 1), origin="lower", cmap=DIVERGING, norm=norm, alpha=0.75
     )
+    # tables hold points of the sphere, not of the picture
+    record(image, "potential", **dict(zip("xyz", surface.reshape(-1, 3).T, strict=True)))
     turn = np.linspace(0, 2 * np.pi, 200)
     for a in np.asarray(kinks).reshape(-1, 3):
         first = np.linalg.svd(a[None])[2][1:]
         screen, near = camera.project(np.stack([np.cos(turn), np.sin(turn)], axis=1) @ first)
         screen[~near] = np.nan
-        axes.plot(*screen.T, color=INK, linewidth=0.8, linestyle=(0, (3, 2)), alpha=0.7)
+        axes.plot(*screen.T, color=INK, linewidth=0.8, linestyle=(0, (3, 2)), alpha=0.7,
+                  gid=DECORATION)  # fmt: skip
     screen, near = camera.project(np.asarray(points))
-    size = 9 + 260 * np.asarray(weights)
-    for side, alpha in ((~near, 0.4), (near, 0.9)):
-        axes.scatter(
+    points, weights = np.asarray(points), np.asarray(weights)
+    size = 9 + 260 * weights
+    for side, alpha, name in ((~near, 0.4, "far particles"), (near, 0.9, "near particles")):
+        dots = axes.scatter(
             *screen[side].T, s=size[side], color=ROLES["found"].colour, alpha=alpha,
             edgecolors="white", linewidths=0.4,
         )  # fmt: skip
-    axes.plot(np.cos(turn), np.sin(turn), color=INK, linewidth=0.8)
+        x, y, z = points[side].T
+        record(dots, name, x=x, y=y, z=z, size=None, weight=weights[side])
+    axes.plot(np.cos(turn), np.sin(turn), color=INK, linewidth=0.8, gid=DECORATION)
     axes.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05), aspect="equal")
     axes.axis("off")
 
@@ -135,7 +142,9 @@ def sphere_histograms(
             range=((-np.pi, np.pi), (-1, 1)),
         )  # fmt: skip
         density = np.where(density > 0, density * CELLS[0] * CELLS[1], np.nan)
-        image = axes.pcolormesh(turn / np.pi, height, density.T, norm=shade, cmap=SEQUENTIAL)
+        image = axes.pcolormesh(
+            turn / np.pi, height, density.T, norm=shade, cmap=SEQUENTIAL, gid="density"
+        )
         angles = np.array([0, 60, 90, 120, 180])
         axes.set_yticks(np.cos(np.deg2rad(angles)), [f"{angle}°" for angle in angles])
         axes.set_xticks([-1, 0, 1], ["−π", "0", "π"])
@@ -200,16 +209,20 @@ def cluster_counts(panels: Sequence[Sequence[Mapping]], *, dimensions, particles
             for k, series in enumerate(item["series"]):
                 role, shift = ROLES[series["role"]], 0.09 * (k - 1)
                 y, stopped = np.asarray(series["y"]), np.asarray(series["stopped"])
-                axes.plot(
+                begin = axes.plot(
                     place + shift, series["start"], color=role.colour, linewidth=1.2,
-                    linestyle=(0, (1, 1.5)),
+                    linestyle=(0, (1, 1.5)), gid=f"{series['label']}, at the start",
                 )  # fmt: skip
-                axes.plot(place + shift, y, color=role.colour, linewidth=1.4)
-                for done, face in ((stopped, role.colour), (~stopped, "white")):
-                    axes.plot(
+                record(begin[0], x=place)
+                axes.plot(place + shift, y, color=role.colour, linewidth=1.4, gid=DECORATION)
+                for done, face, late in (
+                    (stopped, role.colour, ""), (~stopped, "white", ", rule not met"),
+                ):  # fmt: skip
+                    dots = axes.plot(
                         (place + shift)[done], y[done], linestyle="", marker=role.marker,
                         markersize=5.5, markeredgecolor=role.colour, markerfacecolor=face,
                     )  # fmt: skip
+                    record(dots[0], f"{series['label']}{late}", x=place[done])
                 axes.plot([], [], color=role.colour, marker=role.marker, label=series["label"])
             axes.set_yscale("log")
             axes.set(title=item["title"], ylim=(0.7, 1.5 * particles))

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from scipy.ndimage import distance_transform_edt
 
+from .data import DECORATION, record
 from .style import INK, ROLES, drawing, new_figure
 
 __all__ = ["cloud", "phase_diagram", "regimes", "verdicts"]
@@ -40,7 +41,7 @@ def regimes(lines: Sequence[Mapping], dots: Sequence[Mapping], *, borders, names
             item["x"], item["y"], label=item["label"], color=role.colour, linestyle="",
             marker=item.get("marker", "o"), markersize=6, markerfacecolor="white",
         )  # fmt: skip
-    axes.axhline(0, color=INK, linewidth=0.8)
+    axes.axhline(0, color=INK, linewidth=0.8, gid=DECORATION)
     left, right = np.min(lines[0]["x"]), np.max(lines[0]["x"])
     edges = [left, *borders, right]
     for i, name in enumerate(names):
@@ -79,7 +80,10 @@ def phase_diagram(x, y, regime, *, borders, dots, names, xlabel, ylabel):
     axes.set(xlabel=xlabel, ylabel=ylabel, xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
     axes.grid(False)
     colours = ListedColormap(SHADES[: len(names)])
-    axes.pcolormesh(x, y, regime, cmap=colours, vmin=-0.5, vmax=len(names) - 0.5, rasterized=True)
+    mesh = axes.pcolormesh(
+        x, y, regime, cmap=colours, vmin=-0.5, vmax=len(names) - 0.5, rasterized=True
+    )
+    record(mesh, "predicted regime", value=None, regime=np.asarray(names)[regime])
     for item in borders:
         role = ROLES[item["role"]]
         axes.plot(item["x"], item["y"], label=item["label"], **{**role.line, "marker": ""})
@@ -117,7 +121,7 @@ def cloud(path, times, sizes: Sequence[Mapping], *, limit: float, xlabel, ylabel
     """
     figure, (left, right) = new_figure(7.6, 3.7, ncols=2, width_ratios=(1, 1.1))
     grey = ROLES["reference"].colour
-    left.plot(*path.transpose(2, 0, 1), color=grey, alpha=0.5, linewidth=0.8)
+    left.plot(*path.transpose(2, 0, 1), color=grey, alpha=0.5, linewidth=0.8, gid="way")
     left.plot(*path[0].T, "o", color=grey, markersize=3.5, label="start")
     left.plot(*path[-1].T, **{**ROLES["found"].line, "markersize": 5}, label="end")
     left.plot(0, 0, "+", color=INK, markersize=11, label="stationary head")
@@ -148,7 +152,8 @@ def verdicts(rows, columns, cells, *, shades):
     """
     figure, axes = new_figure(7.6, 0.42 * len(rows) + 1.0)
     shade = [[shades[text.split()[0]] for text in line] for line in cells]
-    axes.imshow(shade, cmap=ListedColormap(SHADES), vmin=-0.5, vmax=2.5, aspect="auto")
+    table = axes.imshow(shade, cmap=ListedColormap(SHADES), vmin=-0.5, vmax=2.5, aspect="auto")
+    record(table, "verdict", value=None, words=cells)
     axes.grid(False)
     axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(range(len(rows)), rows)
@@ -157,9 +162,9 @@ def verdicts(rows, columns, cells, *, shades):
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
     for edge in range(1, len(rows)):
-        axes.axhline(edge - 0.5, color="white", linewidth=2)
+        axes.axhline(edge - 0.5, color="white", linewidth=2, gid=DECORATION)
     for edge in range(1, len(columns)):
-        axes.axvline(edge - 0.5, color="white", linewidth=2)
+        axes.axvline(edge - 0.5, color="white", linewidth=2, gid=DECORATION)
     for (i, j), _ in np.ndenumerate(np.array(shade)):
         axes.text(j, i, cells[i][j], ha="center", va="center", fontsize=9, color=INK)
     return figure

@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from .charts import draw_series, name_ends, slope_triangle
+from .data import DECORATION
 from .style import INK, ROLES, drawing, new_figure
 
 __all__ = ["boosting_rounds", "excess_distribution", "excess_rates"]
@@ -59,11 +60,11 @@ def excess_distribution(panels, *, bins=48):
         draws, (x, density) = np.asarray(panel["draws"]), panel["limit"]
         axes.hist(
             np.clip(draws, low, high), bins=np.linspace(low, high, bins + 1), density=True,
-            color=ROLES["measured"].colour, alpha=0.35,
+            color=ROLES["measured"].colour, alpha=0.35, gid="draws",
         )  # fmt: skip
-        axes.plot(x, density, **ROLES["reference"].line)
-        axes.axvline(draws.mean(), color=ROLES["measured"].colour, linewidth=2)
-        axes.axvline(0, color=INK, linewidth=0.8)
+        axes.plot(x, density, **ROLES["reference"].line, gid="limit law")
+        axes.axvline(draws.mean(), color=ROLES["measured"].colour, linewidth=2, gid="mean")
+        axes.axvline(0, color=INK, linewidth=0.8, gid=DECORATION)
         axes.set(
             xlabel=panel["xlabel"], title=panel["title"], xlim=(low, high),
             ylim=(0, 1.45 * np.max(density)), yticks=[],

@@ -5,15 +5,20 @@ from __future__ import annotations
 import functools
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["ROLES", "Picture", "Role", "drawing", "new_figure"]
+from .data import Contents, contents, table
+
+__all__ = ["DATA_MIME", "ROLES", "Picture", "Role", "drawing", "new_figure"]
 
 INK, FAINT = "#1f2430", "#d9dce3"
+
+#: The data of a figure beside its picture in the output of a cell; `make run` makes a file of it.
+DATA_MIME = "application/vnd.mfbook.data+csv"
 
 #: Twice the width at which a page shows a figure: sharp on dense screens.
 DPI = 200
@@ -93,12 +98,30 @@ STYLE = {
 
 @dataclass(frozen=True)
 class Picture:
-    """A finished figure as PNG bytes; in a notebook it displays itself at half its pixel size."""
+    """A finished figure as PNG bytes, with its data; in a notebook it displays itself.
+
+    ``figure.data`` is the table behind the picture as CSV in long form, ``figure.rows()`` the same
+    with full precision and every row.
+    """
 
     png: bytes
+    contents: Contents = field(default=Contents(), repr=False, compare=False)
+
+    @property
+    def data(self) -> str:
+        """What the figure shows, as CSV: one row for each point, comments on panels and axes."""
+        return table(self.contents)
+
+    def rows(self) -> list[dict]:
+        """What the figure shows: a dictionary for each point, with full precision."""
+        return self.contents.rows()
 
     def _repr_png_(self):
+        # at half its pixel size
         return self.png, {"width": self.size[0] // 2, "height": self.size[1] // 2}
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return {DATA_MIME: self.data}
 
     def __repr__(self) -> str:
         return "Picture({} x {} pixels)".format(*self.size)
@@ -118,17 +141,19 @@ def new_figure(width: float = 7.0, height: float = 3.6, **grid) -> tuple[Figure,
 def drawing(function: Callable[..., Figure]) -> Callable[..., Picture]:
     """Decorator: run a function that draws a figure in the book's style; return the picture.
 
-    The style holds inside the call only: a reader's own matplotlib settings stay untouched.
+    The style holds inside the call only: a reader's own matplotlib settings stay untouched. The
+    picture's data are read from what was drawn; series are named by the ``gid`` of an artist or by
+    its label, and what has the ``gid`` ``"decoration"`` is left out.
     """
 
     @functools.wraps(function)
     def draw(*args, **kwargs) -> Picture:
         with mpl.rc_context({**mpl.rcParamsDefault, "backend": mpl.rcParams["backend"], **STYLE}):
             file = io.BytesIO()
+            figure = function(*args, **kwargs)
             # no software name or date inside: the same data give the same bytes
-            function(*args, **kwargs).savefig(
-                file, format="png", dpi=DPI, metadata={"Software": None}
-            )
-        return Picture(file.getvalue())
+            figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None})
+            # after it was drawn, so that reading cannot change the picture
+            return Picture(file.getvalue(), contents(figure))
 
     return draw

@@ -1,0 +1,493 @@
+"""What helps reading: permanent anchors, error reports, origins of a page, indexes.
+
+* A statement of a paper is reached by its number too (``05-dynamics.html#theorem-5-2``); one
+  without a box by its identifier, at its check cell.
+* Under each statement and each check stand its permanent address and a link to report an error.
+* Numbers of statements and of chapters in running text are links.
+* Under each figure stands a link to its data, the files of ``book/figures``.
+* Each page says from which commit and versions it was built, and how long its cells took.
+* Rows of the notation page have anchors; each chapter lists the symbols first used there.
+* ``{figure-index}`` lists every figure, ``{source-figures}`` the figures of a paper.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from urllib.parse import urlencode
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tools import chapters as book  # noqa: E402
+from tools.set_address import address  # noqa: E402
+
+#: Packages whose versions decide the numbers on a page.
+NUMERICAL = ("numpy", "scipy", "pot", "matplotlib")
+#: Where the data of the figures lie in the rendered book.
+DATA = "data"
+#: Statements of the papers have the paper's prefix before their number.
+PREFIXES = ("hy-", "agr-")
+#: Inline mathematics in a caption or on the notation page.
+MATH = r"\$[^$]+\$"
+
+
+# --- where a page comes from ---------------------------------------------------------------------
+
+
+@cache
+def commit() -> tuple[str, str]:
+    """The commit that is built, with a plus if files differ from it, and its date."""
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(book.ROOT), *arguments], capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    name = git("rev-parse", "--short=10", "HEAD")
+    changed = "+" if name and git("status", "--porcelain", "--untracked-files=no") else ""
+    return (name + changed, git("log", "-1", "--format=%cs")) if name else ("unknown", "")
+
+
+@cache
+def timings() -> dict:
+    """The seconds of chapters, checks and figures, measured when the notebooks were run."""
+    path = book.BOOK / "timings.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def report_address(what: str, page: str, anchor: str) -> str:
+    """The address at which a reader reports an error, with the place filled in."""
+    name, _ = commit()
+    place = f"{page}.html#{anchor}" if anchor else f"{page}.html"
+    body = f"Where: {place}\nBuilt from commit: {name}\n\nWhat is wrong, and what it should be:\n"
+    return f"{address()}/issues/new?" + urlencode({"title": f"Error: {what}", "body": body})
+
+
+def origin(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
+    """Write at the end of a page what it was built from."""
+    if doctree is None or "body" not in context:
+        return
+    name, date = commit()
+    built = html.escape(name)
+    if name.rstrip("+") != "unknown":
+        link = f"{address()}/commit/{name.rstrip('+')}"
+        built = f'<a class="external" href="{html.escape(link)}"><code>{built}</code></a>'
+        built += " with local changes" if name.endswith("+") else ""
+        built += f" ({date})"
+    lines = [
+        f"Built from commit {built} with mfbook {version('mfbook')}, "
+        f"Jupyter Book {version('jupyter-book')} and Sphinx {version('sphinx')}."
+    ]
+    entry = timings().get(pagename)
+    if entry:
+        used = ", ".join(f"{package} {version(package)}" for package in NUMERICAL)
+        lines.append(
+            f"Its cells took {duration(entry['seconds'])} in all, on one thread; they run with the "
+            f"pinned versions: Python {platform.python_version()}, {used}."
+        )
+    report = html.escape(report_address(f"on {pagename}", pagename, ""))
+    lines.append(f'<a class="external" href="{report}">Report an error on this page</a>.')
+    context["body"] += f'<div class="mf-origin"><p>{" ".join(lines)}</p></div>'
+
+
+def duration(value: float | None) -> str:
+    """A duration for a reader.
+
+    >>> duration(0.012), duration(2.34), duration(None)
+    ('< 0.1 s', '2.3 s', '')
+    """
+    if value is None:
+        return ""
+    return "< 0.1 s" if value < 0.1 else f"{value:.2g} s"
+
+
+# --- permanent addresses -------------------------------------------------------------------------
+
+
+def addresses(identifier: str, number: str) -> list[str]:
+    """The anchors of a statement besides its identifier: its numbers in the paper.
+
+    >>> addresses("hy-theorem-5-2", "Theorem 5.2, (23)–(25)")
+    ['theorem-5-2']
+    >>> addresses("hy-remark-7-6", "Remarks 7.6 and 7.9"), addresses("mf-gauge", "Structure 2")
+    (['remark-7-6', 'remark-7-9'], [])
+    """
+    if not identifier.startswith(PREFIXES):
+        return []
+    title = number.partition(",")[0]
+    kind = title.split()[0].lower().removesuffix("s")
+    numbers = re.findall(r"\d+(?:\.\d+)*", title)
+    return [f"{kind}-{name.replace('.', '-')}" for name in numbers]
+
+
+def footnote(docname: str, anchor: str, what: str) -> nodes.paragraph:
+    """The line under a statement: its address, and where to report an error."""
+    line = nodes.paragraph(classes=["mf-about"])
+    here = nodes.reference("", "Permalink", refuri=f"#{anchor}", internal=True)
+    here["classes"].append("mf-permalink")
+    here["reftitle"] = f"Permanent address of {what}"
+    there = nodes.reference("", "Report an error", refuri=report_address(what, docname, anchor))
+    there["reftitle"] = f"Report an error in {what}"
+    line += [here, nodes.Text(" · "), there]
+    return line
+
+
+def mark_statements(app: Sphinx, doctree: nodes.document) -> None:
+    """Give statements their permanent anchors and the line that names them."""
+    docname = app.env.docname
+    listed = {s.id: s for s in book.statements(Path(app.srcdir))}
+    taken = set(doctree.ids)
+
+    def anchors(node: nodes.Element, *names: str) -> list[str]:
+        fresh = [name for name in dict.fromkeys(names) if name not in taken]
+        taken.update(fresh)
+        if fresh:
+            node.parent.insert(node.parent.index(node), nodes.target(ids=fresh))
+        return fresh
+
+    boxed = set()
+    for box in list(doctree.findall(nodes.Element)):
+        if "realtype" not in box or not box["ids"] or box["realtype"] == "proof":
+            continue
+        label = box["ids"][0]
+        boxed.add(label)
+        what, fresh = box["title"], []
+        if label in listed:
+            what = f"{listed[label].number}, {listed[label].title}"
+            fresh = anchors(box, *addresses(label, listed[label].number))
+        box += footnote(docname, fresh[0] if fresh else label, what)
+    for cell in list(doctree.findall(nodes.container)):
+        name = book.statement_of(cell.get("cell_metadata", {}) or {})
+        if name is None:
+            continue
+        statement = listed[name]
+        if name not in boxed:
+            boxed.add(name)
+            anchors(cell, name, *addresses(name, statement.number))
+        anchor = next(i for i in cell["ids"] if i.startswith("check-"))
+        cell += footnote(
+            docname, anchor, f"the check of {statement.number}, {statement.title}"
+        )
+
+
+# --- numbers in the text -------------------------------------------------------------------------
+
+#: A mention of statements of a paper: "Theorem 5.2", "Remarks 6.7 and 6.8", "Figures 3 to 5".
+KINDS = "Lemma|Proposition|Theorem|Corollary|Remark|Assumption|Definition|Figure"
+NUMBER = r"\d+(?:\.\d+)?"
+MENTION = re.compile(rf"\b({KINDS})s?\s{NUMBER}(?:(?:,\s|,?\sand\s|\sto\s){NUMBER}\b)*")
+#: A mention of a part of the book: "Chapter 5", "Appendix C".
+PART = re.compile(r"\b(?:Chapters?\s(\d)|Appendix\s([A-C]))\b")
+#: Pages that mention numbers of both papers, and link by hand.
+BY_HAND = ("errata", "glossary", "bibliography", "statements", "figures", "notation")
+#: Where a number in the text is no mention, or has a link already.
+PLAIN = (nodes.title, nodes.reference, pending_xref, nodes.literal, nodes.literal_block, nodes.raw,
+         nodes.target, nodes.math, nodes.math_block, nodes.figure)  # fmt: skip
+
+
+@cache
+def targets(source: Path) -> dict[tuple[str, str, str], tuple[str, str]]:
+    """Where a mention leads: (prefix, kind, number) to page and anchor."""
+    boxed = {
+        label
+        for path in book.chapters(source)
+        for cell in book.read(path)["cells"]
+        for label in re.findall(r":label: (\S+)", book.text(cell["source"]))
+    }
+    found = {}
+    for statement in book.statements(source):
+        prefix = statement.id.partition("-")[0]
+        name = statement.id if statement.id in boxed else book.anchor(statement.id, 1)
+        for place in addresses(statement.id, statement.number):
+            kind, _, number = place.partition("-")
+            found[prefix, kind, number.replace("-", ".")] = (statement.chapter, name)
+    return found
+
+
+def parts(source: Path) -> dict[str, str]:
+    """The page of a chapter by its number or letter."""
+    return {path.stem.lstrip("0")[0].upper(): path.stem for path in reversed(book.chapters(source))}
+
+
+def link_mentions(app: Sphinx, doctree: nodes.document) -> None:
+    """Make links of the numbers of statements and chapters in running text, once a paragraph."""
+    page = app.env.docname
+    if page in BY_HAND or page.startswith("api"):
+        return
+    source = Path(app.srcdir)
+    order = ("agr", "hy") if page.startswith("a-") else ("hy", "agr")
+    for block in list(doctree.findall(nodes.paragraph)):
+        around, own = block.parent, set()
+        while around is not None:
+            own.update(around.get("ids", ()) if "realtype" in around else ())
+            around = around.parent
+        seen = set(own)
+        for piece in list(block.findall(nodes.Text)):
+            above = piece.parent
+            while above is not block and not isinstance(above, PLAIN):
+                above = above.parent
+            if above is block:
+                new = list(_linked(piece.astext(), page, order, source, seen))
+                if len(new) > 1:
+                    piece.parent.replace(piece, new)
+
+
+def _linked(text: str, page: str, order: tuple, source: Path, seen: set) -> Iterator[nodes.Node]:
+    """The text with links for what it mentions."""
+    places = []
+    for mention in MENTION.finditer(text):
+        if mention[1] == "Figure" and order[0] != "agr":
+            continue
+        start = mention.start()
+        for number in re.finditer(rf"{NUMBER}\b", mention[0]):
+            for prefix in order:
+                place = targets(source).get((prefix, mention[1].lower(), number[0]))
+                if place:
+                    places.append((start, mention.start() + number.end(), place))
+                    break
+            start = mention.start() + number.end()
+            start += len(re.match(r"(?:,?\s(?:and\s|to\s)?)?", text[start:])[0])
+    for mention in PART.finditer(text):
+        name = parts(source).get(mention[1] or mention[2])
+        if name:
+            places.append((mention.start(), mention.end(), (name, "")))
+    at = 0
+    for start, end, (name, anchor) in sorted(places):
+        key = anchor or name
+        if start < at or key in seen or (name == page and not anchor):
+            continue
+        seen.add(key)
+        yield nodes.Text(text[at:start])
+        where = ("" if name == page else f"{name}.html") + (f"#{anchor}" if anchor else "")
+        yield nodes.reference("", text[start:end], refuri=where, internal=True)
+        at = end
+    yield nodes.Text(text[at:])
+
+
+# --- symbols -------------------------------------------------------------------------------------
+
+
+def symbol_id(symbol: str) -> str:
+    r"""The anchor of a row of the notation page.
+
+    >>> symbol_id(r"$\theta$"), symbol_id("$W_Q, W_K$"), symbol_id("SOPD")
+    ('symbol-theta', 'symbol-w-q-w-k', 'symbol-sopd')
+    """
+    words = re.findall(r"[A-Za-z]+|\d+", symbol.replace(r"\mathcal", "cal").replace(r"\mathbb", ""))
+    return "symbol-" + "-".join(words).lower()
+
+
+def symbols(source: Path) -> list[tuple[str, str, str]]:
+    """The rows of the notation page: symbol, anchor, chapter of first use."""
+    rows: list[tuple[str, str, str]] = []
+    for line in (source / "notation.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if len(cells) != 5 or cells[0] == "symbol" or set(cells[0]) <= set("-:"):
+            continue
+        name = symbol_id(cells[0])
+        before = sum(anchor == name or anchor.startswith(f"{name}--") for _, anchor, _ in rows)
+        chapter = re.search(r"\w+", cells[4])
+        rows.append(
+            (cells[0], name + f"--{before + 1}" * bool(before), chapter[0] if chapter else "")
+        )
+    return rows
+
+
+def anchor_symbols(app: Sphinx, doctree: nodes.document) -> None:
+    """Give the rows of the notation page their anchors."""
+    if app.env.docname != "notation":
+        return
+    anchors = [anchor for _, anchor, _ in symbols(Path(app.srcdir))]
+    rows = [
+        row
+        for table in doctree.findall(nodes.table)
+        if len(list(table.findall(nodes.colspec))) == 5
+        for body in table.findall(nodes.tbody)
+        for row in body.findall(nodes.row)
+    ]
+    for row, anchor in zip(rows, anchors, strict=True):
+        row["ids"].append(anchor)
+
+
+def list_symbols(app: Sphinx, doctree: nodes.document) -> None:
+    """List on a chapter the symbols that are first used there, with links to their rows."""
+    head = re.match(r"0?(\w+?)-", app.env.docname)
+    if head is None or not doctree.children or not isinstance(doctree[0], nodes.section):
+        return
+    chapter = head[1].upper()
+    if chapter == "A" and app.env.docname != "a-sphere-circle":
+        return
+    own = [row for row in symbols(Path(app.srcdir)) if row[2] == chapter]
+    if not own:
+        return
+    line = nodes.paragraph(classes=["mf-symbols"])
+    line += nodes.Text("Symbols first used here, with their names in Python: ")
+    for i, (symbol, anchor, _) in enumerate(own):
+        link = nodes.reference("", "", refuri=f"notation.html#{anchor}", internal=True)
+        link += _with_math(symbol)
+        line += [nodes.Text(", "), link] if i else [link]
+    line += nodes.Text(".")
+    top = doctree[0]
+    first = next((i for i, n in enumerate(top) if isinstance(n, nodes.section)), len(top))
+    cell = next((i for i, n in enumerate(top) if "cell" in n.get("classes", [])), first)
+    top.insert(min(first, cell), line)
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+
+def link_data(app: Sphinx, doctree: nodes.document) -> None:
+    """Put an anchor at each interactive figure, and under each figure a link to its data."""
+    notebook = Path(app.srcdir) / f"{app.env.docname}.ipynb"
+    if not notebook.exists():
+        return
+    listed = {figure.name: figure for figure in book.figures(notebook)}
+    by_cell = {figure.cell_id: figure for figure in listed.values()}
+    order = [cell["id"] for cell in book.read(notebook)["cells"]]
+    for cell in list(doctree.findall(nodes.container)):
+        if "cell_index" not in cell:
+            continue
+        figure = by_cell.get(order[cell["cell_index"]])
+        if figure is None:
+            continue
+        if figure.kind == "frames":
+            cell["ids"].append(figure.name)
+        if figure.csv is not None:
+            link = nodes.reference("", "Data (CSV)", refuri=f"{DATA}/{figure.csv.name}")
+            link["reftitle"] = f"The data of figure {figure.name}"
+            cell += nodes.paragraph("", "", link, classes=["mf-about"])
+
+
+def copy_data(app: Sphinx, exception) -> None:
+    """Copy the data of the figures into the rendered book."""
+    folder = Path(app.srcdir) / "figures"
+    if exception is None and app.builder.format == "html" and folder.is_dir():
+        shutil.copytree(folder, Path(app.outdir) / DATA, dirs_exist_ok=True)
+
+
+def _table(classes: list[str], columns: tuple, rows: list[list[list[nodes.Node]]]) -> nodes.table:
+    """A table from the contents of its cells."""
+    table = nodes.table(classes=classes)
+    group = nodes.tgroup(cols=len(columns))
+    table += group
+    for _, width in columns:
+        group += nodes.colspec(colwidth=width)
+    head, body = nodes.thead(), nodes.tbody()
+    group += [head, body]
+    titles = [[nodes.Text(name)] for name, _ in columns]
+    for parent, cells in [(head, titles), *((body, row) for row in rows)]:
+        row = nodes.row()
+        for children in cells:
+            entry = nodes.entry()
+            entry += nodes.paragraph("", "", *children)
+            row += entry
+        parent += row
+    return table
+
+
+def _first_sentence(text: str) -> str:
+    """What a figure shows, from its caption.
+
+    >>> _first_sentence("Risk against $M$. Bands: 95 %.")
+    'Risk against $M$.'
+    """
+    return re.split(r"(?<=[.;])\s", text, maxsplit=1)[0].rstrip(";")
+
+
+def _with_math(text: str) -> list[nodes.Node]:
+    """Text with dollars as nodes."""
+    return [
+        nodes.math("", piece[1:-1]) if re.fullmatch(MATH, piece) else nodes.Text(piece)
+        for piece in re.split(f"({MATH})", text)
+        if piece
+    ]
+
+
+class FigureIndex(SphinxDirective):
+    """Every figure of the book: what it shows, how to draw it again, in what time, its data."""
+
+    COLUMNS = (("figure, and the command that draws it", 80), ("time", 8), ("data", 12))
+
+    def run(self) -> list[nodes.Node]:
+        source = Path(self.env.srcdir)
+        result: list[nodes.Node] = []
+        for notebook in book.in_reading_order(source):
+            self.env.note_dependency(str(notebook))
+            listed = book.figures(notebook)
+            if not listed:
+                continue
+            heading = nodes.paragraph(classes=["mf-index-chapter"])
+            heading += pending_xref(
+                "", nodes.inline(text=notebook.stem), refdomain="std", reftype="doc",
+                reftarget=f"/{notebook.stem}", refexplicit=False, refdoc=self.env.docname,
+                refwarn=True,
+            )  # fmt: skip
+            result.append(heading)
+            result.append(_table(["mf-figures"], self.COLUMNS, [self.row(f) for f in listed]))
+        return result
+
+    @staticmethod
+    def row(figure) -> list[list[nodes.Node]]:
+        link = nodes.reference("", "", refuri=f"{figure.chapter}.html#{figure.name}", internal=True)
+        link += _with_math(_first_sentence(figure.caption))
+        kind = [nodes.Text(" (interactive)")] if figure.kind == "frames" else []
+        spent = timings().get(figure.chapter, {}).get("figures", {}).get(figure.name, {})
+        data = []
+        if figure.csv is not None:
+            data = [nodes.reference("", "CSV", refuri=f"{DATA}/{figure.csv.name}")]
+            data[0]["reftitle"] = f"Data of {figure.name}"
+        command = f"make figure NAME={figure.name}"
+        drawn = [link, *kind, nodes.literal("", command, classes=["mf-command"])]
+        return [drawn, [nodes.Text(duration(spent.get("seconds")))], data]
+
+
+class SourceFigures(SphinxDirective):
+    """The figures of a paper: what reproduces each, by which command, in what time."""
+
+    COLUMNS = (
+        ("its figure", 28), ("ours, and the command that draws it", 52), ("time", 8), ("data", 12),
+    )  # fmt: skip
+
+    def run(self) -> list[nodes.Node]:
+        source = Path(self.env.srcdir)
+        listed = [s for s in book.statements(source) if s.figures]
+        listed.sort(key=lambda statement: int(re.search(r"\d+", statement.number)[0]))
+        figures = {f.name: f for path in book.chapters(source) for f in book.figures(path)}
+        rows = []
+        for statement in listed:
+            check = nodes.reference("", "", internal=True,
+                refuri=f"{statement.chapter}.html#{book.anchor(statement.id, 1)}",
+            )  # fmt: skip
+            check += nodes.strong(text=statement.number)
+            for i, name in enumerate(statement.figures):
+                what = [] if i else [check, nodes.Text(f" {statement.title}")]
+                rows.append([what, *FigureIndex.row(figures[name])])
+        return [_table(["mf-figures"], self.COLUMNS, rows)]
+
+
+def setup(app: Sphinx) -> dict:
+    """Register everything with Sphinx."""
+    app.add_directive("figure-index", FigureIndex)
+    app.add_directive("source-figures", SourceFigures)
+    app.connect("doctree-read", mark_statements, priority=600)
+    app.connect("doctree-read", anchor_symbols)
+    app.connect("doctree-read", list_symbols)
+    app.connect("doctree-read", link_data)
+    app.connect("doctree-read", link_mentions)
+    app.connect("html-page-context", origin, priority=800)
+    app.connect("build-finished", copy_data)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

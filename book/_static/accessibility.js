@@ -1,0 +1,51 @@
+// For the keyboard and for screen readers, once the formulas are set; and for reading from disk.
+(() => {
+  "use strict";
+
+  // The search quotes pages that it fetches, which a browser forbids for files.
+  if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+
+  // What is wider than its frame gets a tab stop, so that arrow keys can scroll it. (The theme does
+  // this for code, late, when the window has another size.)
+  const frames =
+    "pre, .math, mjx-container[display], .output, .pst-scrollable-table-container, article p";
+
+  function update(frame) {
+    const scrolls =
+      frame.scrollWidth > frame.clientWidth &&
+      ["auto", "scroll"].includes(getComputedStyle(frame).overflowX);
+    if (scrolls && frame.tabIndex < 0) {
+      frame.tabIndex = 0;
+      frame.dataset.scrolls = "";
+    } else if (!scrolls && "scrolls" in frame.dataset) {
+      frame.removeAttribute("tabindex");
+      delete frame.dataset.scrolls;
+    }
+  }
+
+  // A link that consists of a formula has no name: browsers give MathML none. Its letters are one.
+  function name(link) {
+    const words = link.cloneNode(true);
+    words.querySelectorAll("mjx-container").forEach((formula) => formula.remove());
+    if (words.textContent.trim() || link.hasAttribute("aria-label")) return;
+    const letters = [...link.querySelectorAll("math")].map((math) => math.textContent);
+    link.setAttribute("aria-label", letters.join(" "));
+  }
+
+  async function start() {
+    await window.MathJax?.startup?.promise;
+    document.querySelectorAll("a:has(mjx-container)").forEach(name);
+    await document.fonts.ready;
+    // frames change with the window and when a box is opened; what is in them, with its fonts
+    const observer = new ResizeObserver((entries) => {
+      new Set(entries.map((entry) => entry.target.closest(frames))).forEach(update);
+    });
+    for (const frame of document.querySelectorAll(frames)) {
+      observer.observe(frame);
+      if (frame.matches("mjx-container")) observer.observe(frame.firstElementChild);
+    }
+  }
+
+  // MathJax has begun by then
+  document.addEventListener("DOMContentLoaded", start);
+})();

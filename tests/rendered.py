@@ -1,0 +1,127 @@
+"""The rendered book in a headless Chromium: what test_site.py and test_access.py share."""
+
+import functools
+import http.server
+import os
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tools.chapters import ROOT, chapters
+
+SITE = ROOT / "_build" / "html"
+CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+PAGES = sorted(
+    str(path.relative_to(SITE))
+    for path in SITE.rglob("*.html")
+    if "_static" not in path.parts
+)  # fmt: skip
+CHAPTER_PAGES = [f"{path.stem}.html" for path in chapters()]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]
+
+
+def missing(reason: str):
+    """Skip, or fail where skipping would hide that nothing is tested."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture(scope="module")
+def site():
+    if not (SITE / "index.html").exists():
+        missing("the site is not built: make book")
+    handler = functools.partial(Quiet, directory=str(SITE))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if not Path(CHROMIUM).exists():
+        missing(f"no Chromium at {CHROMIUM} (apt-get install chromium, or set CHROMIUM)")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def context(browser):
+    """One for all tests, so that scripts and fonts are fetched once."""
+    context = browser.new_context(color_scheme="light")
+    yield context
+    context.close()
+
+
+@contextmanager
+def watched(context, site):
+    """A function that opens a page; in the end, nothing may have gone wrong on it.
+
+    Its ``asked`` has the addresses of all that was loaded.
+    """
+    opened, wrong = [], []
+
+    def note_console(message):
+        if message.type in ("error", "warning"):
+            wrong.append(f"console {message.type}: {message.text}")
+
+    def note_response(response):
+        if response.status >= 400:
+            wrong.append(f"{response.status}: {response.url}")
+
+    def note_failure(request):
+        # what a page gives up because it is reloaded or left has not failed
+        if request.failure != "net::ERR_ABORTED":
+            wrong.append(f"failed: {request.url} ({request.failure})")
+
+    def note_request(request):
+        open_page.asked.add(request.url)
+        if not request.url.startswith((site, "data:", "blob:")):
+            wrong.append(f"asks another host: {request.url}")
+
+    def open_page(path: str):
+        page = context.new_page()
+        opened.append(page)
+        page.on("pageerror", lambda error: wrong.append(f"page error: {error}"))
+        page.on("requestfailed", note_failure)
+        page.on("console", note_console)
+        page.on("response", note_response)
+        page.on("request", note_request)
+        page.goto(site + path, wait_until="load")
+        page.evaluate("() => window.MathJax?.startup?.promise")
+        return page
+
+    open_page.asked = set()
+    yield open_page
+    for page in opened:
+        page.close()
+    assert not wrong, "\n".join(dict.fromkeys(wrong))
+
+
+@pytest.fixture
+def visit(context, site):
+    with watched(context, site) as open_page:
+        yield open_page

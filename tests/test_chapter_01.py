@@ -1,0 +1,94 @@
+"""The checks of Chapter 1 fail for wrong programs.
+
+The cells of the notebook run once, in their order. For a wrong program a plausible mistake is made
+in one of them; it and the cells that depend on it run again, and the check has to end in its
+assertion, for the row that the mistake is about.
+"""
+
+import numpy as np
+from chapter_runner import Chapter, computing
+
+from mfbook import ensemble
+from tools.chapters import BOOK, read
+
+CELLS = computing(read(BOOK / "01-introduction.ipynb"), also=("sentences", "train"))
+# The same cells in smaller portions: fewer heads in the law, fewer draws and runs, shorter flows.
+SMALLER = [
+    ("train", "rtol=1e-8", "rtol=1e-6"),
+    ("static", "(256, ", "(96, "),
+    ("static", "2000", "600"),
+    ("training", "n=24", "n=8"),
+    ("training", "integers(256, ", "integers(96, "),
+    ("dissipation", "60, 2000)", "60, 300)"),
+    ("dissipation", "rtol=1e-6", "rtol=1e-4"),
+    ("stability", "[0.6, 0.8, 0.9, 1.1, 1.2, 1.35, 2.1]", "[0.8, 0.9, 1.1, 1.2, 1.35]"),
+    ("stability", "[0, 100], rtol=1e-4", "[0, 60], rtol=1e-3"),
+    ("stability", "60, 400], rtol=1e-4", "60, 300], rtol=1e-3"),
+    ("stability", "starts=4, pool=32", "starts=1, pool=16"),
+]
+
+
+def trained_for_half_the_time(names):
+    """SGD on a clock without the factor 2."""
+
+    def sgd_ensemble(R, heads, times, epsilon, *arguments):
+        return ensemble.sgd_ensemble(R, heads, times / 2, epsilon / 2, *arguments)
+
+    return {"sgd_ensemble": sgd_ensemble}
+
+
+def frobenius_norm(names):
+    """All singular values of the correlation matrix in the threshold, not the largest."""
+    past, missing = names["past"], names["missing"]
+    G = np.einsum("std,ste->de", past, missing) / past[..., 0].size
+    return {"lam_c": np.linalg.norm(G)}
+
+
+# Name of the mistake; the cells to run again, the last of them a check; words of the row that has
+# to fail; the mistakes: a cell with what is written there and what should be, or replaced names.
+WRONG = [
+    ("probabilities averaged, not logits", "static check-static", "limit κ",
+     ("static", "f = (weights @ phi).reshape(600, 3, T, V)",
+      "f = np.log(np.tensordot(weights, softmax(phi.reshape(96, 3, T, V)), 1))")),
+    ("heads summed", "static check-static", "sharpened",
+     ("static", "size=600) / M", "size=600)")),
+    ("draws that are half as many", "static check-static", "limit κ",
+     ("static", "rng.multinomial(M, mu.weights, size=600) / M",
+      "rng.multinomial(M // 2, mu.weights, size=600) / (M // 2)")),
+    ("mean over words in the variance", "static check-static", "sharpened, σ²/4M",
+     ("static", "bounds.feature_variance(R, mu)", "bounds.feature_variance(R, mu) / V")),
+    ("the dearest head for the cheapest", "static check-static", "4.3: dR/ds",
+     ("static", "psi.argmin()", "psi.argmax()")),
+    ("price of a head before training", "check-static", "4.3: dR/ds",
+     lambda names: {"psi": names["R"].first_variation(names["many"].atoms, names["many"])}),
+    ("step that does not shrink", "training check-training", "ε = 2/M",
+     ("training", "M: runs(M, 2 / M)", "M: runs(M, 1.0)")),
+    ("clock without its factor 2", "training check-training", "slope of log error",
+     trained_for_half_the_time),
+    ("the same runs twice", "check-training", "ε = 1/32",
+     lambda names: {"stalled": names["errors"]}),
+    ("factor 2 of physical time", "dissipation check-dissipation", "6.1: largest",
+     ("dissipation", "training.dissipation[::k])", "2 * training.dissipation[::k])")),
+    ("one position too few in the mean", "dissipation check-dissipation", "6.10 at λ_c: slope",
+     ("dissipation", "/ (3 * T), 2)", "/ (3 * T - 1), 2)")),
+    ("excess over another limit", "dissipation check-dissipation", "6.10 at 1.5 λ_c: the same",
+     ("dissipation", "run.value - R(zero)", "run.value - R(zero) + 1e-6")),
+    ("ridge forgotten in the Hessian", "check-stability", "7.5: least eigenvalue",
+     ("check-stability", "R + Ridge(1.2 * lam_c)", "R")),
+    ("all singular values, Hessian", "check-stability", "7.5: least eigenvalue", frobenius_norm),
+    ("rate per step of the table", "check-stability", "growth at 0.8 λ_c",
+     lambda names: {"growth": {share: 20 * g for share, g in names["growth"].items()}}),
+    ("trained heads forgotten", "check-stability", "size of the trained heads",
+     lambda names: {"from_trained": names["from_zero"]}),
+    ("attention that stays uniform", "check-stability", "λ* found",
+     lambda names: {"lam_star": names["lam_c"]}),
+    ("ridge without its one half", "stability check-stability", "simulated threshold",
+     ("stability", "F = R + Ridge(share * lam_c)", "F = R + Ridge(2 * share * lam_c)"),
+     ("stability", "training.end, [0, 60]", "faint, [0, 60]")),
+]  # fmt: skip
+
+
+class TestIntroduction(Chapter):
+    cells = CELLS
+    smaller = SMALLER
+    wrong = WRONG

@@ -1,0 +1,298 @@
+"""The checks of the primer fail for wrong programs.
+
+The cells of the notebook run once, in their order. For a wrong program a plausible mistake is made
+in one of them; it and the cells that depend on it run again, and the check has to end in its
+assertion, for the row that the mistake is about.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from chapter_runner import Chapter, computing
+from scipy.integrate import quad
+from scipy.special import exp1
+
+from mfbook.tokens import TokenEnergy
+from mfbook.transport import Plan
+from tools.chapters import BOOK, read
+
+CELLS = computing(read(BOOK / "b-primer.ipynb"))
+# The same cells in smaller portions.
+SMALLER = [
+    ("flows", "np.geomspace(1, 400, 24)", "np.geomspace(1, 400, 6)"),
+    ("geodesic", "range(908, 913)", "range(911, 913)"),
+    ("ridge", "range(100)", "range(10)"),
+    ("many-tokens", "[16, 32, 64, 128, 256]", "[16, 32, 64, 256]"),
+    ("many-tokens", "range(40)", "range(20)"),
+    ("many-tokens", "* np.sqrt(40)", "* np.sqrt(20)"),
+    ("symmetry", "range(10)", "range(4)"),
+    ("blow-up", "range(10)", "range(4)"),
+    ("blow-up", "[r, 0.0]), 200)", "[r, 0.0]), 9)"),
+    ("energy-identity", "met[5]", "met[3]"),
+    ("energy-identity", "starts[5]", "starts[3]"),
+    ("own-motion", "np.geomspace(100, 2000, 64)", "np.geomspace(100, 400, 24)"),
+    ("sphere-run", "sample(925, 150, 3)", "sample(925, 50, 3)"),
+    ("own-stability", '"couplings": 16', '"couplings": 4'),
+    ("own-stability", '"maxiter": 30', '"maxiter": 2'),
+    ("own-optimal", '"starts": 4, "maxiter": 300', '"starts": 2, "maxiter": 60'),
+    ("own-optimal", "nobody, 914, 4,", "nobody, 914, 3,"),
+]
+
+
+# ---------------------------------------------------------------- replaced names
+
+
+def everything_everywhere(names):
+    """The independent coupling in the place of the optimal plan."""
+
+    def optimal_plan(mu, nu):
+        i, j = (index.ravel() for index in np.indices((mu.size, nu.size)))
+        mass = mu.weights[i] * nu.weights[j]
+        lengths = ((mu.atoms[i] - nu.atoms[j]) ** 2).sum(axis=1)
+        return Plan(i, j, mass, float(np.sqrt(mass @ lengths)))
+
+    return {"optimal_plan": optimal_plan}
+
+
+def gradient_of_the_sum(names):
+    """The loss differentiated as if it were not halved."""
+    right = names["slope"]
+    return {"slope": lambda theta: 2 * right(theta)}
+
+
+def gradient_without_the_bend(names):
+    """The derivative of the activation forgotten."""
+    x, y = names["x"], names["y"]
+
+    def slope(theta):
+        a, w, b = theta.T
+        S = np.tanh(np.outer(x, w) + b)
+        r = S @ a / len(theta) - y
+        inner = np.tile(a, (len(x), 1))
+        return np.stack([r @ S, (r * x) @ inner, r @ inner], axis=1) / (len(x) * len(theta))
+
+    return {"slope": slope}
+
+
+def not_rescaled(names):
+    """The parameters at the time of the measure."""
+    distances = names["distances"]
+    return {"distances": distances | {"parameters at time mτ": distances["parameters at time τ"]}}
+
+
+def rescaled_after_all(names):
+    distances = names["distances"]
+    return {"distances": distances | {"parameters at time τ": distances["parameters at time mτ"]}}
+
+
+def time_of_half_as_many(names):
+    """Each neuron twice, at the time of m neurons."""
+    states = names["train"](np.repeat(names["start"], 2, axis=0), names["m"] * names["tau"])
+    return {"distances": names["distances"] | {"each neuron twice": names["distance_of"](states)}}
+
+
+def bounded_by_mean_length(names):
+    lower = [exp1(mu.integrate((mu.atoms**2).sum(axis=1))) / 2 for mu in names["starts"]]
+    return {"bracket": np.stack([lower, names["bracket"][:, 1]], axis=1)}
+
+
+def waiting(names, sine=lambda u: 1.0, factor=1.0):
+    """The two clusters' waiting time by another formula."""
+    beta, reach, apart = names["beta"], names["reach"], names["apart"]
+    waits = quad(lambda u: np.exp(beta * (1 - np.cos(u))) / sine(u), reach, apart)[0]
+    return {"waits": factor * waits}
+
+
+def radius_forgotten(names):
+    return {"proved": names["proved"] / 8}
+
+
+def mean_over_data_twice(names):
+    return {"gap": replace(names["gap"], found=names["gap"].found / len(names["x"]))}
+
+
+# ---------------------------------------------------------------- wrong programs
+
+LIFT, GEODESIC = "lift check-lift", "geodesic ridge check-geodesic"
+OWN = "own own-motion check-own"
+HAND, LAYERS = "by-hand check-by-hand", "layers check-iteration"
+MANY, SYMMETRY = "many-tokens check-iteration", "symmetry check-asymmetry"
+WORK, CIRCLE = "energy-identity check-unnormalised", "circle-run check-sphere"
+
+# Name of the mistake; the cells to run again, the last of them a check; words of the row that has
+# to fail; the mistakes: a cell with what is written there and what should be, or replaced names.
+WRONG = [
+    ("sum for mean", "network lift check-lift", "answer of the measure",
+     ("network", " in theta) / len(theta)", " in theta)")),
+    ("parameters averaged for measures mixed", LIFT, "formula for chord",
+     ("lift", "L(mixture(Measure(first), Measure(second), r))",
+      "L(Measure((1 - r) * first + r * second))")),
+    ("ends of the chord exchanged", LIFT, "formula for chord",
+     ("lift", "(1 - s) * mixed[0] + s * mixed[-1]", "s * mixed[0] + (1 - s) * mixed[-1]")),
+    ("one half lost", "check-lift", "formula for chord",
+     ("check-lift", "s * (1 - s) / 2 * apart", "s * (1 - s) * apart")),
+    ("shares exchanged", "check-lift", "defect of linearity",
+     ("check-lift", "mixture(mu, nu, 0.25)", "mixture(mu, nu, 0.75)")),
+    ("geodesics for mixtures", "check-lift", "300 random mixtures",
+     ("check-lift", "L(mixture(p, q, r))", "L(displacement(p, q, r))")),
+    ("the same order twice", LIFT, "two orders: height",
+     ("lift", "three[[1, 2, 0]]", "three")),
+    ("factor m forgotten", "check-correspondence", "largest W₂ between", not_rescaled),
+    ("time of m for 2m neurons", "check-correspondence", "each neuron twice",
+     time_of_half_as_many),
+    ("loss not halved", "check-correspondence", "written-out gradient", gradient_of_the_sum),
+    ("activation not differentiated", "check-correspondence", "written-out gradient",
+     gradient_without_the_bend),
+    ("first variation for m times as much", "check-correspondence", "m ∂L/∂θ",
+     ("check-correspondence", "np.abs(m * slope(start)", "np.abs(slope(start)")),
+    ("mean not taken off", "check-correspondence", "reaction to a mass",
+     ("check-correspondence", " - law.integrate(L.first_variation(start, law))", "")),
+    ("sign of the flow", "check-correspondence", "weak form",
+     ("check-correspondence", "weak = -(", "weak = (")),
+    ("factor m where it is said to be forgotten", "check-correspondence", "factor m forgotten",
+     rescaled_after_all),
+    ("W₁ for W₂", "check-geodesic", "W₂ by hand",
+     ("check-geodesic", "wasserstein(left, right) ** 2", "wasserstein(left, right, 1) ** 2")),
+    ("a coupling that is not optimal", GEODESIC, "W₂ between points", everything_everywhere),
+    ("s for its root", "check-geodesic", "along the mixture",
+     ("check-geodesic", "/ r**0.5 /", "/ r /")),
+    ("mixture for geodesic", GEODESIC, "one neuron: loss half-way",
+     ("geodesic", "L(displacement(mu, nu, r, plan))", "L(mixture(mu, nu, r))")),
+    ("geodesic for mixture", GEODESIC, "mixtures above",
+     ("geodesic", "L(mixture(mu, nu, r))", "L(displacement(mu, nu, r, plan))")),
+    ("loss of silence not halved", GEODESIC, "one neuron: loss half-way",
+     ("geodesic", "nothing = (y**2).mean() / 2", "nothing = (y**2).mean()")),
+    ("curvature of the landscape alone", "check-geodesic", "second derivative half-way",
+     ("check-geodesic", "(curved + spread)", "(curved)")),
+    ("ridge without one half", "ridge check-geodesic", "what a ridge takes off",
+     ("ridge", "s * (1 - s) / 2 *", "s * (1 - s) *")),
+    ("mean over the data forgotten", OWN, "first variation",
+     ("own", "(bent(z) @ r) / n", "(bent(z) @ r)")),
+    ("value not halved", OWN, "value against",
+     ("own", "(r**2).mean() / 2", "(r**2).mean()")),
+    ("absolute value on the way", OWN, "check_functional",
+     ("own", "(r**2).mean() / 2", "(np.abs(r) ** 2).mean() / 2")),
+    ("sign of the input lost", OWN, "gradient",
+     ("own", "inner @ self.X", "inner @ np.abs(self.X)")),
+    ("always the first data", OWN, "SGD",
+     ("own", "i = rng.integers(len(self.Y), size=n)", "i = np.arange(n)")),
+    ("dissipation summed over neurons", "own-motion check-own", "fall of L",
+     ("own-motion", "weight @ own_run.dissipation", "weight @ (m * own_run.dissipation)")),
+    ("other start", "own-motion check-own", "two flows",
+     ("own-motion", "same_run = gradient_flow(theirs, law, [0, 40]",
+      "same_run = gradient_flow(theirs, law, [0, 20]")),
+    ("threshold without its root", "check-own", "λ = 0.5",
+     lambda names: {"threshold": names["threshold"] ** 2}),
+    ("radius of the ball forgotten", "check-own", "proved bound", radius_forgotten),
+    ("mean over the data taken twice", "check-own", "gain of boosting", mean_over_data_twice),
+    ("the same ridge twice", "own-stability own-table check-own", "tools that gave",
+     ("own-stability", "for share in (0.5, 1.5)", "for share in (1.5, 1.5)")),
+    ("mask dropped", HAND, "weight on later words",
+     ("by-hand", "scores[np.triu_indices(7, 1)] = -np.inf", "pass")),
+    ("mask hides the word itself", HAND, "all weights / the package",
+     ("by-hand", "scores[np.triu_indices(7, 1)]",
+      "scores[np.triu_indices(7, 1)[0][:-1] + 1, np.triu_indices(7, 1)[1][1:]]")),
+    ("not divided by the root of k", HAND, "row of cat / pencil",
+     ("by-hand", "queries @ keys.T / np.sqrt(2)", "queries @ keys.T")),
+    ("divided by k", HAND, "row of dog / pencil",
+     ("by-hand", "queries @ keys.T / np.sqrt(2)", "queries @ keys.T / 2")),
+    ("softmax along the columns", HAND, "sums of the rows",
+     ("by-hand", "weights.sum(axis=1, keepdims=True)", "weights.sum(axis=0, keepdims=True)")),
+    ("mask after the softmax", HAND, "sums of the rows",
+     ("by-hand", "scores[np.triu_indices(7, 1)] = -np.inf", "pass"),
+     ("by-hand", "received = weights", "weights = np.tril(weights)\nreceived = weights")),
+    ("keys and queries exchanged", HAND, "row of sees / pencil",
+     ("by-hand", "queries @ keys.T", "keys @ queries.T")),
+    ("keys in place of values", HAND, "size that cat receives",
+     ("by-hand", "X @ W_Q, X @ W_K, X @ W_V", "X @ W_Q, X @ W_K, X @ W_K")),
+    ("root of the step", LAYERS, "order of the last halving",
+     ("layers", "new.append(x_i + h * V @ (weight @ X) / weight.sum())",
+      "new.append(x_i + np.sqrt(h) * V @ (weight @ X) / weight.sum())")),
+    ("token replaced instead of moved", LAYERS, "one layer with h = 1",
+     ("layers", "x_i + h * V", "h * V")),
+    ("steps that do not add up to the time", LAYERS, "order of the last halving",
+     ("layers", "layer(X, 1 / n, *QKV)", "layer(X, 1.1 / n, *QKV)")),
+    ("value matrix transposed", LAYERS, "one layer with h = 1",
+     ("layers", "h * V @ (weight @ X)", "h * V.T @ (weight @ X)")),
+    ("queries and keys exchanged", LAYERS, "one layer with h = 1",
+     ("layers", "(Q @ x_i) @ (K @ x_j)", "(K @ x_i) @ (Q @ x_j)")),
+    ("denominator forgotten in the layer", LAYERS, "one layer with h = 1",
+     ("layers", " / weight.sum()", "")),
+    ("potential without logarithm", "check-iteration", "∇Ψ by complex steps",
+     ("check-iteration", "softmax_potential(points + 1j * tiny * e, mu_12).imag / tiny",
+      "np.exp(softmax_potential(points + 1j * tiny * e, mu_12)).imag / tiny")),
+    ("factor 2 lost in the limit", MANY, "mean error / its standard error",
+     ("many-tokens", "np.sqrt(1 - 2 * sigma**2)", "np.sqrt(1 - sigma**2)")),
+    ("limit not of the law", MANY, "slope of the error",
+     ("many-tokens", "probe / np.sqrt(1 - 2 * sigma**2)", "probe")),
+    ("always the same tokens", MANY, "slope of the error",
+     ("many-tokens", "rng.normal(size=(N, 2))",
+      "np.random.default_rng(N).normal(size=(16, 2))[np.arange(N) % 16]")),
+    ("Sinkhorn after three iterations", SYMMETRY, "Sinkhorn: centred kernel",
+     ("symmetry", "lambda x, mu: sinkhorn_potential(mu)(x)",
+      "lambda x, mu: sinkhorn_potential(mu, maxiter=3)(x)")),
+    ("softmax taken for Sinkhorn", SYMMETRY, "Sinkhorn: motion",
+     ("symmetry", '"Sinkhorn": sinkhorn_field', '"Sinkhorn": softmax_field')),
+    ("symmetry of the matrix taken for a gradient flow", SYMMETRY, "balanced: motion",
+     ("symmetry", "[asymmetry(particle_jacobian(field, mu)) for mu in draws[:4]]",
+      "[asymmetry(attention_matrix(kind, mu)) for mu in draws[:4]]")),
+    ("normalised by the rows only", SYMMETRY, "balanced: attention matrix",
+     ("symmetry", "K / np.sqrt(Z[:, None] * Z)", "K / Z[:, None]")),
+    ("softmax without denominator", SYMMETRY, "softmax: centred kernel",
+     ("symmetry", '"softmax": softmax_potential,',
+      '"softmax": lambda x, mu: np.exp(softmax_potential(x, mu)),')),
+    ("two equal tokens", "check-asymmetry", "∂v₂/∂a",
+     ("check-asymmetry", "[[0.0], [1.0]]", "[[0.0], [0.0]]")),
+    ("rows centred only", "check-asymmetry", "the same, centred",
+     ("check-asymmetry", "centred_kernel(shifted, mu_8).asymmetry",
+      "asymmetry(raw - raw @ mu_8.weights[:, None])")),
+    ("each pair counted once", WORK, "energy lost / work done",
+     lambda names: {"F_1": 0.5 * TokenEnergy(1.0)}),
+    ("another temperature", "check-unnormalised", "F of one token",
+     lambda names: {"F_1": TokenEnergy(0.8)}),
+    ("work with the speed, not its square", WORK, "energy lost / work done",
+     ("energy-identity", "(v**2).sum(axis=1)", "np.sqrt((v**2).sum(axis=1))")),
+    ("work of softmax attention", WORK, "energy lost / work done",
+     ("energy-identity", "(mu.weights * np.exp(mu.atoms @ mu.atoms.T)) @ mu.atoms",
+      "softmax_field(mu.atoms, mu)")),
+    ("closed form without the factor 1/2", "check-unnormalised", "one token at 0.4",
+     lambda names: {"ends": {r: exp1(r**2) for r in names["ends"]}}),
+    ("length instead of its square", "check-unnormalised", "one token at 0.7",
+     lambda names: {"ends": {r: exp1(r) / 2 for r in names["ends"]}}),
+    ("two tokens taken for one", "check-unnormalised", "two opposite tokens",
+     lambda names: {"by_quadrature": exp1(0.25)}),
+    ("upper bound ten times too small", "check-unnormalised", "largest measured / upper bound",
+     lambda names: {"bracket": names["bracket"] * [1, 0.1]}),
+    ("lower bound with the mean length", "check-unnormalised", "least measured / lower bound",
+     bounded_by_mean_length),
+    ("F without e^β", "check-sphere", "F / E on the sphere",
+     ("check-sphere", "-np.exp(-b) * ratio", "-ratio")),
+    ("solid not regular", "saddles check-sphere", "states of rest: largest speed",
+     ("saddles", "[-1, -1, 1]]) / np.sqrt(3)", "[-1, -1, -1]]) / np.sqrt(3)")),
+    ("factor d - 1 lost in the bound", "saddles check-sphere", "least eigenvalue / bound",
+     ("saddles", "@ mu.weights / (d - 1)", "@ mu.weights")),
+    ("bound with d for d - 2", "saddles check-sphere", "least eigenvalue / bound",
+     ("saddles", "(d - 2 - c)", "(d - c)")),
+    ("a triangle taken for one point", "saddles check-sphere", "five tokens at one point",
+     ("saddles", "second_order(SphereEnergy(1.0), together)",
+      "second_order(SphereEnergy(1.0), resting['triangle'])")),
+    ("the hasty run taken for the patient one", CIRCLE, "clusters at the end, circle",
+     ("circle-run",
+      "settle(E_6, tokens, ascent=True, tolerance=1e-14, horizon=1e12, atol=1e-5, record=1)",
+      "settle(E_6, tokens, ascent=True, record=1)"),
+     ("circle-run", "step_of = {n: int(np.argmax(patient.count == n)) for n in (2, 1)}",
+      "step_of = {2: int(np.argmax(patient.count == 2)), 1: len(patient.count) - 1}")),
+    ("waiting time without sine", "check-sphere", "waiting time / two-cluster formula", waiting),
+    ("waiting time doubled", "check-sphere", "waiting time / two-cluster formula",
+     lambda names: waiting(names, np.sin, 2.0)),
+    ("energy normalised by beta", "check-sphere", "180 random measures",
+     ("check-sphere", "energies = [2 * b *", "energies = [2 * b**2 *")),
+    ("a rule that waits for one cluster", "check-sphere", "clusters when the rule stops",
+     lambda names: {"hasty": names["patient"]}),
+]  # fmt: skip
+
+
+class TestPrimer(Chapter):
+    cells = CELLS
+    smaller = SMALLER
+    wrong = WRONG

@@ -1,0 +1,56 @@
+"""Previews of what a link leads to: by mouse and by keyboard, with mathematics, on no other link."""
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+TIP = ".tippy-box[data-theme~=mfbook]"
+
+
+def links(page):
+    """Links of the text that lead to a statement."""
+    return page.locator(
+        "article.bd-article p > a.reference.internal[href*='#hy-'],"
+        "article.bd-article p > a.reference.internal[href*='#agr-'],"
+        "article.bd-article p > a.reference.internal[href*='#mf-']"
+    )
+
+
+def test_statement_is_shown_under_the_pointer(visit):
+    page = visit("05-dynamics.html")
+    link = links(page).first
+    link.scroll_into_view_if_needed()
+    link.hover()
+    tip = page.locator(TIP)
+    tip.wait_for()
+    page.wait_for_function(f"() => document.querySelector('{TIP} mjx-container')")
+    assert "admonition-title" in tip.inner_html()
+    assert page.locator(f"{TIP} .math:not(:has(mjx-container))").count() == 0
+    page.mouse.move(0, 0)
+    tip.wait_for(state="detached")
+
+
+def test_reference_is_shown_on_focus_and_goes_away(visit):
+    page = visit("05-dynamics.html")
+    link = page.locator("article.bd-article p a.reference.internal[href*='bibliography.html#']").first
+    link.scroll_into_view_if_needed()
+    link.focus()
+    tip = page.locator(TIP)
+    tip.wait_for()
+    assert "Huan" in tip.inner_text()
+    assert link.get_attribute("aria-describedby") == tip.locator("..").get_attribute("id")
+    link.blur()
+    tip.wait_for(state="detached")
+
+
+def test_preview_fits_a_phone(visit):
+    page = visit("05-dynamics.html")
+    page.set_viewport_size({"width": 320, "height": 640})
+    link = links(page).first
+    link.scroll_into_view_if_needed()
+    link.focus()
+    page.locator(TIP).wait_for()
+    page.wait_for_timeout(300)
+    box = page.locator(TIP).bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 321
+    page.set_viewport_size({"width": 1280, "height": 720})

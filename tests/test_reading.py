@@ -1,0 +1,224 @@
+"""What helps reading, in the rendered book: addresses, indexes, origins, reports, launch links."""
+
+import json
+import re
+import sys
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from bs4 import BeautifulSoup
+
+from tools import anchors
+from tools.chapters import BOOK, ROOT, anchor, chapters, figures, read, statements, text
+from tools.set_address import address, binder
+
+SITE = ROOT / "_build" / "html"
+NOTEBOOKS = chapters()
+pytestmark = pytest.mark.slow
+built = pytest.mark.skipif(
+    not (SITE / "index.html").exists(), reason="the site is not built: make book"
+)
+
+# Every numbered item of the two papers, as their texts have them.
+PAPER = {
+    "Lemma": "2.1",
+    "Assumption": "3.1 3.2",
+    "Proposition": "3.4 6.9",
+    "Theorem": "4.1 4.3 5.2 6.1 6.3 6.6 6.10 7.1 7.5 7.8",
+    "Definition": "5.1",
+    "Remark": "3.3 3.5 4.2 5.3 6.2 6.4 6.5 6.7 6.8 6.11 6.12 6.13 7.2 7.3 7.4 7.6 7.7 7.9",
+}
+SECOND_PAPER = {
+    "Theorem": "3.1 3.2 3.3 3.5",
+    "Corollary": "3.6",
+    "Proposition": "3.7 6.1",
+    "Lemma": "5.1 5.3",
+    "Remark": "3.4 5.2 5.4 5.5 5.6 6.2",
+    "Figure": "1 3 4 5 6 7 8 9 10 11 12",
+}
+
+
+@cache
+def page(name):
+    """A rendered page without the pictures that are written into it, which are long."""
+    whole = (SITE / f"{name}.html").read_text(encoding="utf-8")
+    return BeautifulSoup(re.sub(r'data:image/png;base64,[^"]*', "", whole), "html.parser")
+
+
+@pytest.fixture
+def pages():
+    """The rendered chapters."""
+    return {path.stem: page(path.stem) for path in NOTEBOOKS}
+
+
+@pytest.mark.parametrize("prefix, items", [("hy-", PAPER), ("agr-", SECOND_PAPER)])
+def test_every_numbered_item_of_the_papers_is_listed(prefix, items):
+    """The titles of statements.yml, 'Remarks 6.7 and 6.8' among them, name every item."""
+    listed = {
+        (match[1], number)
+        for statement in statements()
+        if statement.id.startswith(prefix)
+        for match in [re.match(r"(\w+?)s? \d", statement.number.partition(",")[0])]
+        if match
+        for number in re.findall(r"\d+(?:\.\d+)?", statement.number.partition(",")[0])
+    }
+    wanted = {(kind, number) for kind, numbers in items.items() for number in numbers.split()}
+    assert not wanted - listed
+
+
+@built
+def test_permanent_addresses_lead_somewhere():
+    here = set(anchors.present())
+    assert not set(anchors.promised()) - here, "an address that was promised is gone"
+    assert not here - set(anchors.promised()), "new addresses: run tools/anchors.py"
+    assert "05-dynamics.html#theorem-5-2" in here
+    assert "a-sphere-scaling.html#theorem-3-5" in here
+    for statement in statements():
+        assert f"{statement.chapter}.html#{statement.id}" in here
+        assert f"{statement.chapter}.html#{anchor(statement.id, 1)}" in here
+
+
+@built
+def test_permanent_addresses_lead_to_the_statement(pages):
+    """What follows an anchor is the box, or the cell, of that statement."""
+    for statement in statements():
+        target = pages[statement.chapter].find(id=statement.id)
+        if target.name == "div":
+            assert {"proof", "admonition"} & set(target["class"])
+        else:
+            after = target.find_next(id=re.compile("^check-"))
+            assert after["id"] == anchor(statement.id, 1)
+
+
+@built
+def test_indexes_are_complete():
+    index, first = page("statements"), page("index")
+    for statement in statements():
+        link = f"{statement.chapter}.html#{anchor(statement.id, 1)}"
+        row = index.find("a", href=link).find_parent("tr")
+        verdict = row.find_all("td")[2].get_text().strip()
+        assert verdict and verdict != "not run", statement.id
+        assert row.find_all("td")[4].get_text().strip().endswith("s"), f"no time: {statement.id}"
+        assert first.find("a", href=link).get_text() == statement.number
+
+
+@built
+def test_figure_index_is_complete():
+    listed = page("figures")
+    for notebook in NOTEBOOKS:
+        for figure in figures(notebook):
+            row = listed.find_all("a", href=f"{figure.chapter}.html#{figure.name}")[-1]
+            row = row.find_parent("tr")
+            assert f"make figure NAME={figure.name}" in row.get_text()
+            assert re.search(r"\d s$", row.find_all("td")[1].get_text().strip()), figure.name
+            assert (SITE / row.find_all("td")[2].a["href"]).is_file()
+    for statement in statements():
+        if statement.number.startswith("Figure "):
+            assert statement.figures, f"{statement.id} names no figure of ours"
+            table = listed.find("table")
+            assert table.find("a", href=f"{statement.chapter}.html#{anchor(statement.id, 1)}")
+            for name in statement.figures:
+                assert table.find("a", href=f"{statement.chapter}.html#{name}")
+
+
+@built
+def test_figures_have_anchors_and_links_to_their_data(pages):
+    for notebook in NOTEBOOKS:
+        links = {a["href"] for a in pages[notebook.stem].find_all("a", string="Data (CSV)")}
+        for figure in figures(notebook):
+            assert pages[notebook.stem].find(id=figure.name), figure.name
+            assert f"data/{figure.name}.csv" in links
+            assert (SITE / "data" / f"{figure.name}.csv").is_file()
+
+
+@built
+def test_every_statement_can_be_reported(pages):
+    """The link under a statement names it, the page, the place and the commit."""
+    for statement in statements():
+        found = pages[statement.chapter]
+        place = found.find(id=anchor(statement.id, 1))
+        link = place.find("a", string="Report an error")
+        assert link["href"].startswith(f"{address()}/issues/new?")
+        filled = parse_qs(urlsplit(link["href"]).query)
+        assert statement.number in filled["title"][0]
+        assert f"{statement.chapter}.html#{anchor(statement.id, 1)}" in filled["body"][0]
+        assert "Built from commit" in filled["body"][0]
+        box = found.find(id=statement.id)
+        if box.name == "div":
+            assert box.find("a", string="Report an error")
+            here = box.find("a", string="Permalink")["href"].removeprefix("#")
+            assert found.find(id=here), "the permanent address leads nowhere"
+
+
+@built
+@pytest.mark.parametrize("name", ["index", "notation", *(path.stem for path in NOTEBOOKS)])
+def test_page_says_where_it_comes_from(name):
+    origin = page(name).find(class_="mf-origin").get_text()
+    assert re.search(r"Built from commit ([0-9a-f]{10}\+?|unknown)", origin)
+    assert "mfbook" in origin and "Sphinx" in origin
+    if name not in ("index", "notation"):
+        seconds = json.loads((BOOK / "timings.json").read_text())[name]["seconds"]
+        assert f"{seconds:.2g} s in all" in origin
+        assert "NumPy" in origin or "numpy" in origin
+
+
+@built
+@pytest.mark.parametrize("name", [path.stem for path in NOTEBOOKS])
+def test_chapter_can_be_launched_and_downloaded(name):
+    links = [a.get("href", "") for a in page(name).find_all("a")]
+    binder_link = binder(address()) + f"/main?urlpath=lab/tree/book/{name}.ipynb"
+    assert binder_link in links
+    assert any(link.startswith("https://colab.research.google.com/") for link in links)
+    assert f"_sources/{name}.ipynb" in links
+    stored = json.loads((SITE / "_sources" / f"{name}.ipynb").read_text(encoding="utf-8"))
+    assert stored == read(BOOK / f"{name}.ipynb")
+
+
+@built
+def test_symbols_are_linked_both_ways(pages):
+    """Rows of the notation page lead to chapters, and chapters to the rows of their symbols."""
+    rows = page("notation").find_all("tr", id=re.compile("^symbol-"))
+    assert len(rows) > 80
+    from_chapters = {
+        a["href"].removeprefix("notation.html#")
+        for soup in pages.values()
+        for line in soup.find_all(class_="mf-symbols")
+        for a in line.find_all("a")
+    }
+    assert from_chapters <= {row["id"] for row in rows}
+    without = [
+        row["id"]
+        for row in rows
+        if row.find_all("td")[4].a is None or row["id"] not in from_chapters
+    ]
+    assert not without
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_first_cell_prepares_colab_and_nothing_else(path, monkeypatch, tmp_path):
+    """On Colab it fetches the book and goes to its chapters; elsewhere it does nothing."""
+    cell = next(cell for cell in read(path)["cells"] if cell["cell_type"] == "code")
+    source = text(cell["source"])
+    assert cell["metadata"]["tags"] == ["remove-cell"]
+    called = []
+
+    def run(command, **options):
+        called.append(command)
+        if command[0] == "git":
+            (tmp_path / command[-1] / "book").mkdir(parents=True)
+
+    monkeypatch.setattr("subprocess.run", run)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(source, "colab", "exec"), {})
+    assert not called and Path.cwd() == tmp_path
+    monkeypatch.setitem(sys.modules, "google.colab", ModuleType("google.colab"))
+    exec(compile(source, "colab", "exec"), {})
+    assert called[0][:2] == ["git", "clone"] and address() in called[0]
+    assert called[1][1:4] == ["-m", "pip", "install"]
+    assert Path.cwd() == tmp_path / "mfbook" / "book"
+    (Path.cwd() / "statements.yml").touch()
+    exec(compile(source, "colab", "exec"), {})
+    assert len(called) == 2, "a second run fetches nothing"
