@@ -10,7 +10,6 @@ import pytest
 
 from tools.nbval_comparison import install
 
-
 # POT imports every array library that it finds, here and in the kernels: seconds for torch and jax.
 os.environ.setdefault("POT_BACKEND_DISABLE_PYTORCH", "1")
 os.environ.setdefault("POT_BACKEND_DISABLE_JAX", "1")

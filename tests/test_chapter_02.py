@@ -19,6 +19,8 @@ from mfbook.functional import Functional
 from mfbook.measure import Measure
 from tools.chapters import BOOK, read, text
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOK = read(BOOK / "02-model.ipynb")
 CELLS = {cell["id"]: cell for cell in NOTEBOOK["cells"]}
 

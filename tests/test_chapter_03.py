@@ -16,6 +16,8 @@ import pytest
 from mfbook import bounds, derivatives
 from tools.chapters import BOOK, read, text
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOK = read(BOOK / "03-assumptions.ipynb")
 CELLS = {cell["id"]: cell for cell in NOTEBOOK["cells"]}
 

@@ -12,6 +12,8 @@ import pytest
 
 from tools.chapters import BOOK, read, text
 
+pytestmark = pytest.mark.slow
+
 CELLS = {
     cell["id"]: text(cell["source"])
     for cell in read(BOOK / "04-static.ipynb")["cells"]

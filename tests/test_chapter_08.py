@@ -20,6 +20,12 @@ CELLS = computing(read(BOOK / "08-discussion.ipynb"))
 SMALLER = [
     ("scaling", "partitions=3", "partitions=2"),
     ("adam-rates", "np.linspace(0, 8, 65)", "np.linspace(0, 4, 33)"),
+    ("trained", "0.5, 400, 20", "0.5, 200, 20"),
+    ("trained-corpus", "sequences=192", "sequences=48"),
+    ("trained-corpus", "held_out=192", "held_out=48"),
+    ("trained-corpus", "R_text, 1.5, 80", "R_text, 1.5, 40"),
+    ("necessary", "[0, 2000.0]", "[0, 1000.0]"),
+    ("early", "step=0.5", "step=1.0"),
 ]
 
 
@@ -120,7 +126,7 @@ WRONG = [
     ("heads on the boundary counted", "trained check-trained", "teacher, trained: heads",
      ("trained", "< (1 - 1e-6)", "> (1 - 1e-6)")),
     ("stopped while heads are inside", "trained check-trained", "copy, trained: heads",
-     ("trained", "ball(2.0)), 0.5, 400", "ball(2.0)), 0.5, 4")),
+     ("trained", "ball(2.0)), 0.5, 200", "ball(2.0)), 0.5, 4")),
     ("boosting without correction", "trained check-trained", "spread of Ψ, rounded",
      heads_added_without_correction),
     ("mean over words", "check-trained-text", "guarantees", mean_over_words),
@@ -152,7 +158,7 @@ WRONG = [
     ("weight moved the other way", "necessary check-necessary", "dR / d(weight)",
      ("necessary", "[[dear, cheap]] = -1, 1", "[[dear, cheap]] = 1, -1")),
     ("stopped too early", "necessary check-necessary", "projected step",
-     ("necessary", "[0, 2000.0]", "[0, 4.0]")),
+     ("necessary", "[0, 1000.0]", "[0, 4.0]")),
     ("sign of the force", "kinetic check-momentum", "kinetic equation",
      ("kinetic", "(p + G) @ w", "(p - G) @ w")),
     ("friction halved in the energy", "kinetic check-momentum", "energy: largest defect",

@@ -99,6 +99,12 @@ class TestPart:
                 checked += 1
         assert checked > 5
 
+    def test_no_heading_ends_a_page(self, printed):
+        result, _, texts = printed
+        for entry in result.entries:
+            if entry.level and entry.title.isascii():
+                assert not texts[result.page_of[entry.anchor] - 1].rstrip().endswith(entry.title)
+
     def test_outline_is_the_table_of_contents(self, printed):
         result, reader, _ = printed
         lines = []

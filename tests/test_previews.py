@@ -1,4 +1,4 @@
-"""Previews of what a link leads to: by mouse and by keyboard, with mathematics, on no other link."""
+"""Previews of what a link leads to: by mouse and by keyboard, with mathematics, on a phone."""
 
 import pytest
 
@@ -32,7 +32,8 @@ def test_statement_is_shown_under_the_pointer(visit):
 
 def test_reference_is_shown_on_focus_and_goes_away(visit):
     page = visit("05-dynamics.html")
-    link = page.locator("article.bd-article p a.reference.internal[href*='bibliography.html#']").first
+    cited = "article.bd-article p a.reference.internal[href*='bibliography.html#']"
+    link = page.locator(cited).first
     link.scroll_into_view_if_needed()
     link.focus()
     tip = page.locator(TIP)

@@ -39,10 +39,17 @@ window.pdf = (() => {
       const page = name.replaceAll('/', '-');
       article.id = take(`page-${page}`);
       anchors.set(`${name}#`, article.id);
-      // an anchor before a box would part it from its heading: the box takes its place
-      const moved = [...article.querySelectorAll('section > span.target:empty')]
-        .map(e => [e.id, e.nextElementSibling, e.remove()]).filter(([, box]) => box);
-      moved.forEach(([id, box]) => { box.id ||= id; });
+      // An anchor before a heading or a box would part it from what is above: the section or the
+      // box takes its place.
+      const moved = [];
+      for (const outer of article.querySelectorAll('section > span[id]')) {
+        const next = outer.nextElementSibling;
+        if (outer.textContent || !next) continue;
+        const box = next.matches(HEADINGS) ? outer.parentElement : next;
+        box.id ||= outer.id;
+        for (const e of [outer, ...outer.querySelectorAll('[id]')]) moved.push([e.id, box]);
+        outer.remove();
+      }
       for (const e of article.querySelectorAll('[id]')) {
         const key = `${name}#${e.id}`;
         e.id = take(e.id, `${page}--`);

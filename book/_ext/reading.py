@@ -40,8 +40,8 @@ NUMERICAL = ("numpy", "scipy", "pot", "matplotlib")
 DATA = "data"
 #: Statements of the papers have the paper's prefix before their number.
 PREFIXES = ("hy-", "agr-")
-#: Inline mathematics in a caption or on the notation page.
-MATH = r"\$[^$]+\$"
+#: Inline mathematics or emphasis in a caption or on the notation page.
+MARKED = r"\$[^$]+\$|\*[^*$]+\*"
 
 
 # --- where a page comes from ---------------------------------------------------------------------
@@ -409,10 +409,11 @@ def _first_sentence(text: str) -> str:
 
 
 def _with_math(text: str) -> list[nodes.Node]:
-    """Text with dollars as nodes."""
+    """Text with dollars and stars as nodes."""
+    kinds = {"$": lambda inside: nodes.math("", inside), "*": lambda s: nodes.emphasis(text=s)}
     return [
-        nodes.math("", piece[1:-1]) if re.fullmatch(MATH, piece) else nodes.Text(piece)
-        for piece in re.split(f"({MATH})", text)
+        kinds[piece[0]](piece[1:-1]) if re.fullmatch(MARKED, piece) else nodes.Text(piece)
+        for piece in re.split(f"({MARKED})", text)
         if piece
     ]
 
