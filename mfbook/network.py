@@ -67,9 +67,11 @@ def _scores(theta, X) -> np.ndarray:
 class TwoLayerRisk(Functional):
     r"""Squared loss of a measure over neurons, half the mean over the data.
 
-    .. math:: L(\mu)=\frac1{2n}\sum_{i\le n}\big(f(x_i;\mu)-y_i\big)^2,\qquad
+    .. math:: \begin{aligned}
+              L(\mu)&=\frac1{2n}\sum_{i\le n}\big(f(x_i;\mu)-y_i\big)^2,\\
               \frac{\delta L}{\delta\mu}(\theta;\mu)
-              =\frac1n\sum_{i\le n}\big(f(x_i;\mu)-y_i\big)\,a\,\sigma(\langle w,x_i\rangle+b)
+              &=\frac1n\sum_{i\le n}\big(f(x_i;\mu)-y_i\big)\,a\,\sigma(\langle w,x_i\rangle+b)
+              \end{aligned}
 
     The population is the finite set of data. L is convex along mixtures, because f is linear in
     :math:`\mu`. Often the loss is written as the sum :math:`\sum_i(f(x_i)-y_i)^2`, which is

@@ -2,10 +2,12 @@ r"""Tokens as particles: attention as a motion, and when it is a gradient flow.
 
 Here the atoms are tokens, not heads. With identity matrices attention moves them along one of
 
-.. math:: \int e^{\langle x,y\rangle}y\,d\mu(y)\quad\text{(unnormalised)},\qquad
+.. math:: \begin{aligned}
+          &\int e^{\langle x,y\rangle}y\,d\mu(y)\quad\text{(unnormalised)},\qquad
           \frac{\int e^{\langle x,y\rangle}y\,d\mu(y)}{\int e^{\langle x,y\rangle}d\mu(y)}
-          \quad\text{(softmax)},\qquad \int e^{\langle x,y\rangle-f(x)-f(y)}y\,d\mu(y)
-          \quad\text{(Sinkhorn)}.
+          \quad\text{(softmax)},\\
+          &\int e^{\langle x,y\rangle-f(x)-f(y)}y\,d\mu(y)\quad\text{(Sinkhorn)}.
+          \end{aligned}
 
 Each is the gradient in x of a potential :math:`\Psi(x;\mu)`. It is a Wasserstein gradient flow only
 if :math:`-\Psi` is a first variation, up to a constant :math:`c(\mu)`: the first and the third
@@ -77,9 +79,11 @@ def _points(x, mu: Measure):
 class TokenEnergy(Functional):
     r"""Interaction energy of tokens in :math:`\mathbb R^d`, unnormalised attention's own.
 
-    .. math:: F(\mu)=-\frac1{2\beta}\iint e^{\beta\langle x,y\rangle}d\mu\,d\mu,\qquad
-              \frac{\delta F}{\delta\mu}(x)=-\frac1\beta\int e^{\beta\langle x,y\rangle}d\mu(y),
+    .. math:: \begin{aligned}
+              F(\mu)&=-\frac1{2\beta}\iint e^{\beta\langle x,y\rangle}d\mu\,d\mu,\\
+              \frac{\delta F}{\delta\mu}(x)&=-\frac1\beta\int e^{\beta\langle x,y\rangle}d\mu(y),
               \qquad -\nabla\frac{\delta F}{\delta\mu}(x)=\int e^{\beta\langle x,y\rangle}y\,d\mu(y)
+              \end{aligned}
 
     It is not bounded from below, and its flow reaches infinity in finite time: see
     :func:`blow_up_bounds`. On the sphere it is :math:`-e^\beta` times the energy of
@@ -163,9 +167,9 @@ def blow_up_bounds(mu: Measure, beta: float = 1.0) -> tuple[float, float]:
     The flow of :class:`TokenEnergy` from :math:`\mu` exists up to a time :math:`t^*` with
 
     .. math:: \frac12E_1\big(\beta\max_i\|x_i\|^2\big)\;\le\;t^*\;\le\;
-              \frac{\beta\int\|x\|^2d\mu}{2L}\,E_1(L),\qquad
-              L=\log\iint e^{\beta\langle x,y\rangle}d\mu\,d\mu,
+              \frac{\beta\int\|x\|^2d\mu}{2L}\,E_1(L),
 
+    where :math:`L=\log\iint e^{\beta\langle x,y\rangle}d\mu\,d\mu` and
     :math:`E_1(s)=\int_s^\infty e^{-r}dr/r`. Both are equal for a point mass. Only the point mass at
     the origin never leaves: there both are infinite.
 

@@ -44,6 +44,12 @@ COLUMNS = (
 SHOWN = 5
 
 
+def _number(statement: book.Statement) -> tuple[int, ...]:
+    """By what the statements of a paper are sorted: 7.5 before 7.10; equations after them."""
+    found = re.search(r"\d+(?:\.\d+)*", statement.number)
+    return (not found or "." not in found[0], *map(int, found[0].split(".") if found else ()))
+
+
 #: Whose statements those of a prefix are.
 SOURCES = (("hy-", "The paper"), ("agr-", "The second paper, on the sphere"), ("mf-", "This book"))
 
@@ -65,7 +71,8 @@ class StatementLinks(SphinxDirective):
                     "", self._name(chapter), refuri=f"{chapter}.html", internal=True
                 )
                 line += nodes.Text(": ")
-                for i, statement in enumerate(group):
+                ours = prefix == "mf-"
+                for i, statement in enumerate(group if ours else sorted(group, key=_number)):
                     link = nodes.reference(
                         "", statement.number, internal=True,
                         refuri=f"{chapter}.html#{book.anchor(statement.id, 1)}",
@@ -154,7 +161,7 @@ class StatementIndex(SphinxDirective):
         )
         ratio = "" if check["ratio"] is None else f"{check['ratio']:.3g}"
         return self._row(
-            [number, nodes.Text(f" {statement.title}")],
+            [number, nodes.Text(f": {statement.title}")],
             [nodes.Text("; ".join(compared))],
             [verdict],
             [nodes.Text(ratio)],

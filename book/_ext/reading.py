@@ -104,6 +104,28 @@ def origin(app: Sphinx, pagename: str, templatename: str, context: dict, doctree
     context["body"] += f'<div class="mf-origin"><p>{" ".join(lines)}</p></div>'
 
 
+def tidy_tables(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
+    """Left-align columns of words in printed tables; keep ``2.8e-11`` on one line."""
+    if doctree is None or "body" not in context:
+        return
+
+    def tidy(table: re.Match) -> str:
+        rows = [re.findall(r"<t[hd]\b[^>]*>(.*?)</t[hd]>", r) for r in table[0].split("</tr>")[:-1]]
+        columns = list(zip(*rows[1:], strict=True)) if len({len(r) for r in rows}) == 1 else []
+        words = [all(re.match(r"[^\W\d]", cell) for cell in column) for column in columns]
+        count = iter(range(len(rows) * len(words)))
+
+        def align(cell: re.Match) -> str:
+            return f'<{cell[1]} class="mf-words"' if words[next(count) % len(words)] else cell[0]
+
+        text = re.sub(r"<(t[hd])\b", align, table[0]) if any(words) else table[0]
+        return re.sub(r"(?<=>)(\d(?:\.\d+)?e-\d+)(?=<)", r'<span class="mf-number">\1</span>', text)
+
+    context["body"] = re.sub(
+        r'(?s)<table class="mf-(?:table|check)">.*?</table>', tidy, context["body"]
+    )
+
+
 def duration(value: float | None) -> str:
     """A duration for a reader.
 
@@ -164,6 +186,8 @@ def mark_statements(app: Sphinx, doctree: nodes.document) -> None:
         if "realtype" not in box or not box["ids"] or box["realtype"] == "proof":
             continue
         label = box["ids"][0]
+        if label not in listed and re.fullmatch(r"\w+-\d+", label):
+            continue  # a box without a label of its own
         boxed.add(label)
         what, fresh = box["title"], []
         if label in listed:
@@ -335,7 +359,8 @@ def list_symbols(app: Sphinx, doctree: nodes.document) -> None:
     if not own:
         return
     line = nodes.paragraph(classes=["mf-symbols"])
-    line += nodes.Text("Symbols first used here, with their names in Python: ")
+    place = "Symbols of this appendix" if chapter == "A" else "Symbols first used here"
+    line += nodes.Text(f"{place}; each leads to its name in Python: ")
     for i, (symbol, anchor, _) in enumerate(own):
         link = nodes.reference("", "", refuri=f"notation.html#{anchor}", internal=True)
         link += _with_math(symbol)
@@ -400,12 +425,19 @@ def _table(classes: list[str], columns: tuple, rows: list[list[list[nodes.Node]]
 
 
 def _first_sentence(text: str) -> str:
-    """What a figure shows, from its caption.
+    """What a figure shows, from its caption: as far as a stop or semicolon outside brackets.
 
     >>> _first_sentence("Risk against $M$. Bands: 95 %.")
     'Risk against $M$.'
+    >>> _first_sentence("Left: counts (13 values; 5 draws) against β; grey: a line.")
+    'Counts (13 values; 5 draws) against β'
     """
-    return re.split(r"(?<=[.;])\s", text, maxsplit=1)[0].rstrip(";")
+    text = re.sub(r"^(?:Left|Above|Top): (\w)", lambda first: first[1].upper(), text)
+    for stop in re.finditer(r"[.;](?=\s)", text):
+        before = text[: stop.start()]
+        if before.count("(") == before.count(")"):
+            return before + stop[0].rstrip(";")
+    return text
 
 
 def _with_math(text: str) -> list[nodes.Node]:
@@ -475,7 +507,7 @@ class SourceFigures(SphinxDirective):
             )  # fmt: skip
             check += nodes.strong(text=statement.number)
             for i, name in enumerate(statement.figures):
-                what = [] if i else [check, nodes.Text(f" {statement.title}")]
+                what = [] if i else [check, nodes.Text(f": {statement.title}")]
                 rows.append([what, *FigureIndex.row(figures[name])])
         return [_table(["mf-figures"], self.COLUMNS, rows)]
 
@@ -490,5 +522,6 @@ def setup(app: Sphinx) -> dict:
     app.connect("doctree-read", link_data)
     app.connect("doctree-read", link_mentions)
     app.connect("html-page-context", origin, priority=800)
+    app.connect("html-page-context", tidy_tables)
     app.connect("build-finished", copy_data)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

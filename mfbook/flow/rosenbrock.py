@@ -26,13 +26,13 @@ class Rosenbrock(OdeSolver):
     .. math::
        Wk_1&=F(y),\qquad
        W(k_2-k_1)=F(y+\tfrac h2k_1)-k_1,\qquad y^+=y+hk_2,\\
-       Wk_3&=F(y^+)-e_{32}\big(k_2-F(y+\tfrac h2k_1)\big)-2\big(k_1-F(y)\big),\qquad
-       \text{error}\approx\tfrac h6(k_1-2k_2+k_3).
+       Wk_3&=F(y^+)-e_{32}\big(k_2-F(y+\tfrac h2k_1)\big)-2\big(k_1-F(y)\big),\\
+       \text{error}&\approx\tfrac h6(k_1-2k_2+k_3).
 
     It is L-stable for the exact Jacobian :math:`J`, and of order 2 for any matrix in its place
     (so is the estimate). A step costs two evaluations of F, as the last one is the first of the
     next step, and three solutions with one matrix. This is the algorithm of MATLAB's ``ode23s``
-    [1]_ without the terms for explicit time: the equation has to be autonomous.
+    (see the reference) without the terms for explicit time: the equation has to be autonomous.
 
     Parameters
     ----------
@@ -60,12 +60,12 @@ class Rosenbrock(OdeSolver):
 
     Notes
     -----
-    The interpolant is that of [1]_: of second order where J is exact, and without the factors
+    The interpolant is that of ``ode23s``: of second order where J is exact, and without the factors
     h J of a Hermite interpolant, which would enlarge errors in stiff directions.
 
     References
     ----------
-    .. [1] L. F. Shampine and M. W. Reichelt, The MATLAB ODE suite, SIAM J. Sci. Comput. 18 (1997).
+    Shampine and Reichelt, The MATLAB ODE suite, SIAM J. Sci. Comput. 18 (1997).
 
     Examples
     --------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
 from .data import record
 from .style import ROLES, drawing, new_figure
@@ -108,5 +109,7 @@ def predictors(panels: Sequence[Mapping], *, ylabel: str):
             xlabel=panel["xlabel"], title=panel["title"], yscale="log",
             xscale=panel.get("xscale", "linear"),
         )  # fmt: skip
+        if axes.get_xscale() == "linear":
+            axes.xaxis.set_major_locator(MaxNLocator(4))
     grid[0, 0].set_ylabel(ylabel)
     return figure
