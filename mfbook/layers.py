@@ -3,8 +3,9 @@ r"""Two stacked attention layers with a residual stream, as one functional on la
 An atom is a head with a label that says in which layer it stands. The heads of layer 1 write into
 the tokens, those of layer 2 read what has been written and predict:
 
-.. math:: X'=X+2\int_{\text{layer }1}A(X)\,X\,W_VW_O\,d\mu,\qquad
-          f(X;\mu)=2\int_{\text{layer }2}A(X')\,X'\,W_VW_O\,W_U\,d\mu .
+.. math::
+    X'&=X+2\int_{\text{layer }1}A(X)\,X\,W_VW_O\,d\mu,\\
+    f(X;\mu)&=2\int_{\text{layer }2}A(X')\,X'\,W_VW_O\,W_U\,d\mu .
 
 The factor 2 makes each integral a mean when both layers hold half of the mass. The functional is no
 longer convex along mixtures: f is a nonlinear function of :math:`\mu`.

@@ -7,7 +7,6 @@ check has to end in its assertion, for the row that the mistake is about.
 
 from dataclasses import replace
 
-import numpy as np
 from chapter_runner import Chapter, computing
 
 from tools.chapters import BOOK, read

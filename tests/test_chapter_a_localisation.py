@@ -5,7 +5,6 @@ plausible mistake is made in one of them; it and the cells that depend on it run
 check has to end in its assertion, for the row that the mistake is about.
 """
 
-import numpy as np
 from chapter_runner import Chapter, computing
 
 from tools.chapters import BOOK, read

@@ -84,9 +84,10 @@ def diagonal_maximum(omega, d: int | None = None) -> Extremal:
 
     With :math:`a_j=e_j` for :math:`j\le J\le d` and :math:`\max_j\omega_j>0`,
 
-    .. math:: \max v=\max_j\omega_j,\qquad
-              \operatorname{argmax}v=\{x\in S^{d-1}:\ x_j\ge0\text{ if }\omega_j=\max\omega,\
-              x_j=0\text{ otherwise}\}.
+    .. math::
+        \max v&=\max_j\omega_j,\\
+        \operatorname{argmax}v&=\{x\in S^{d-1}:\ x_j\ge0\text{ if }\omega_j=\max\omega,\
+        x_j=0\text{ otherwise}\}.
 
     Indeed :math:`v=\sum_{x_j>0}\omega_jx_j^2\le\max\omega\,\|x\|^2`. The coordinates
     :math:`x_j` with j > J are among those that vanish. It needs no sign of the smaller weights.

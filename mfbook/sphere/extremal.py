@@ -76,9 +76,10 @@ class Extremal:
 
     They form finitely many pieces: isolated points, and sets of positive dimension
 
-    .. math:: \{x\in\operatorname{span}(b_1,\dots,b_k):\ \|x\|=1,\
-              s_j\langle a_j,x\rangle\ge0\ \text{where}\ s_j\ne0,\
-              \langle a_j,x\rangle=0\ \text{elsewhere}\}.
+    .. math::
+        \{x\in\operatorname{span}(b_1,\dots,b_k):\ \|x\|=1,\
+        &s_j\langle a_j,x\rangle\ge0\ \text{where}\ s_j\ne0,\\
+        &\langle a_j,x\rangle=0\ \text{elsewhere}\}.
 
     Attributes
     ----------

@@ -361,9 +361,10 @@ def heavy_atom_bound(
 ) -> tuple[float, float]:
     r"""Number of atoms of mass at least :math:`\kappa`: Corollary 3.6 and the trivial bound.
 
-    .. math:: \#\{i:m_i\ge\kappa\}\le N\,\frac{\max(\bar m,\kappa)}\kappa,\quad
-              N=\sum_l\Big\lceil\frac{\ell_l\sqrt\beta}\gamma\Big\rceil,\qquad
-              \#\{i:m_i\ge\kappa\}\le\frac1\kappa
+    .. math::
+        \#\{i:m_i\ge\kappa\}&\le N\,\frac{\max(\bar m,\kappa)}\kappa,\quad
+        N=\sum_l\Big\lceil\frac{\ell_l\sqrt\beta}\gamma\Big\rceil,\\
+        \#\{i:m_i\ge\kappa\}&\le\frac1\kappa
 
     for a measure as in Theorem 3.5 whose support lies in arcs of lengths :math:`\ell_l`. The
     arcs are cut into N pieces shorter than a cluster; each holds a single atom, or mass at most

@@ -1,4 +1,4 @@
-"""Previews of what a link leads to: by mouse and by keyboard, with mathematics, on a phone."""
+"""Links: previews of what they lead to, by mouse, keyboard and on a phone; anchors that stay."""
 
 import pytest
 
@@ -55,3 +55,20 @@ def test_preview_fits_a_phone(visit):
     box = page.locator(TIP).bounding_box()
     assert box["x"] >= 0 and box["x"] + box["width"] <= 321
     page.set_viewport_size({"width": 1280, "height": 720})
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "07-stability.html#theorem-7-8",
+        "c-audit.html#result-finite",
+        "notation.html#notation-clashes",
+    ],
+)
+def test_anchor_stays_in_view_while_the_page_is_laid_out(address, visit):
+    """Formulas are set after the browser has gone to the anchor, and would move it away."""
+    page = visit(address)
+    name = address.partition("#")[2]
+    page.wait_for_timeout(500)
+    top = page.evaluate("id => document.getElementById(id).getBoundingClientRect().top", name)
+    assert 0 <= top <= 300, top
