@@ -34,8 +34,8 @@ help:  ## Show this list
 	@touch $@
 
 # From a clean folder, because an incremental build hides warnings; and only if something changed.
-# Subfolders are listed too: a file that was removed changes its folder.
-_build/.book: .venv/.book _config.yml _toc.yml tools/chapters.py tools/set_address.py $(SOURCES)
+# Subfolders are listed too: a file that was removed changes its folder. A commit is a change: pages name it.
+_build/.book: .venv/.book _config.yml _toc.yml tools/chapters.py tools/set_address.py $(SOURCES) $(wildcard .git/logs/HEAD)
 	@rm -rf _build
 	@.venv/bin/jupyter-book build book --config _config.yml --toc "$(CURDIR)/_toc.yml" --path-output . --warningiserror --nitpick --keep-going --quiet
 	@test -f _build/html/index.html

@@ -26,7 +26,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from reading import duration  # noqa: E402
+from reading import duration, table  # noqa: E402
 
 from tools import chapters as book  # noqa: E402
 from tools.set_address import address  # noqa: E402
@@ -128,31 +128,25 @@ class StatementIndex(SphinxDirective):
         return heading
 
     def _table(self, listed: list, cells: list, times: dict) -> nodes.Node:
-        table = nodes.table(classes=["mf-index"])
-        group = nodes.tgroup(cols=len(COLUMNS))
-        table += group
-        for _, width in COLUMNS:
-            group += nodes.colspec(colwidth=width)
-        head, body = nodes.thead(), nodes.tbody()
-        group += [head, body]
-        head += self._row(*([nodes.Text(name)] for name, _ in COLUMNS))
+        rows, marks = [], []
         for statement in listed:
             own = [cell for cell in cells if cell.statement == statement.id]
             if not own:
                 title = nodes.inline(text=f"{statement.number}: {statement.title}")
-                body += self._row([title], [nodes.Text("no check yet")], [], [], [])
+                rows.append([[title], [nodes.Text("no check yet")], [], [], []])
             for cell in own:
                 time = times.get(statement.id, {}).get(cell.cell_id, {}).get("seconds")
-                body += self._check_row(statement, cell, time)
-        return table
+                rows.append(self._check_row(statement, cell, time))
+            paper = statement.id.startswith(("hy-", "agr-"))
+            marks += ["mf-paper" if paper else "mf-beyond"] * max(len(own), 1)
+        return table(["mf-index"], COLUMNS, rows, marks)
 
-    def _check_row(self, statement, cell, seconds: float | None) -> nodes.row:
+    def _check_row(self, statement, cell, seconds: float | None) -> list[list[nodes.Node]]:
         check = cell.check or {"holds": False, "verdict": "not run", "ratio": None, "rows": []}
         number = pending_xref(
             "", nodes.strong(text=statement.number), refdomain="std", reftype="ref",
             reftarget=cell.anchor.lower(), refexplicit=True, refdoc=self.env.docname, refwarn=True,
         )  # fmt: skip
-        voice = "paper" if statement.id.startswith(("hy-", "agr-")) else "beyond"
         compared = list(dict.fromkeys(row["what"] for row in check["rows"]))
         if len(compared) > SHOWN:
             compared[SHOWN - 1 :] = [f"and {len(compared) - SHOWN + 1} more"]
@@ -160,23 +154,13 @@ class StatementIndex(SphinxDirective):
             text=check["verdict"], classes=["mf-holds" if check["holds"] else "mf-fails"]
         )
         ratio = "" if check["ratio"] is None else f"{check['ratio']:.3g}"
-        return self._row(
+        return [
             [number, nodes.Text(f": {statement.title}")],
             [nodes.Text("; ".join(compared))],
             [verdict],
             [nodes.Text(ratio)],
             [nodes.Text(duration(seconds))],
-            voice=voice,
-        )
-
-    @staticmethod
-    def _row(*cells: list[nodes.Node], voice: str = "") -> nodes.row:
-        row = nodes.row(classes=[f"mf-{voice}"] if voice else [])
-        for children in cells:
-            entry = nodes.entry()
-            entry += nodes.paragraph("", "", *children)
-            row += entry
-        return row
+        ]
 
 
 def anchor_check_cells(app: Sphinx, doctree: nodes.document) -> None:

@@ -404,24 +404,25 @@ def copy_data(app: Sphinx, exception) -> None:
         shutil.copytree(folder, Path(app.outdir) / DATA, dirs_exist_ok=True)
 
 
-def _table(classes: list[str], columns: tuple, rows: list[list[list[nodes.Node]]]) -> nodes.table:
-    """A table from the contents of its cells."""
-    table = nodes.table(classes=classes)
+def table(classes: list[str], columns: tuple, rows: list, marks: list[str] = ()) -> nodes.table:
+    """A table from the nodes in its cells; ``marks`` are classes of its rows."""
+    result = nodes.table(classes=classes)
     group = nodes.tgroup(cols=len(columns))
-    table += group
+    result += group
     for _, width in columns:
         group += nodes.colspec(colwidth=width)
     head, body = nodes.thead(), nodes.tbody()
     group += [head, body]
     titles = [[nodes.Text(name)] for name, _ in columns]
-    for parent, cells in [(head, titles), *((body, row) for row in rows)]:
-        row = nodes.row()
+    parents, marks = [head, *[body] * len(rows)], ["", *(marks or [""] * len(rows))]
+    for parent, cells, mark in zip(parents, [titles, *rows], marks, strict=True):
+        row = nodes.row(classes=[mark] if mark else [])
         for children in cells:
             entry = nodes.entry()
             entry += nodes.paragraph("", "", *children)
             row += entry
         parent += row
-    return table
+    return result
 
 
 def _first_sentence(text: str) -> str:
@@ -470,7 +471,7 @@ class FigureIndex(SphinxDirective):
                 refwarn=True,
             )  # fmt: skip
             result.append(heading)
-            result.append(_table(["mf-figures"], self.COLUMNS, [self.row(f) for f in listed]))
+            result.append(table(["mf-figures"], self.COLUMNS, [self.row(f) for f in listed]))
         return result
 
     @staticmethod
@@ -509,7 +510,7 @@ class SourceFigures(SphinxDirective):
             for i, name in enumerate(statement.figures):
                 what = [] if i else [check, nodes.Text(f": {statement.title}")]
                 rows.append([what, *FigureIndex.row(figures[name])])
-        return [_table(["mf-figures"], self.COLUMNS, rows)]
+        return [table(["mf-figures"], self.COLUMNS, rows)]
 
 
 def setup(app: Sphinx) -> dict:
