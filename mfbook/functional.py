@@ -223,7 +223,7 @@ class _CombinationLocal:
         ridges = [(a, L) for a, L in self.terms if not hasattr(L, "minimise")]
         if len(models) != 1 or models[0][0] <= 0 or any(not hasattr(L, "ridge") for _, L in ridges):
             return NotImplemented  # known for one model with positive coefficient plus ridges
-        (a, model), = models
+        ((a, model),) = models
         total = ridge + sum(b * L.ridge for b, L in ridges)
         m = model.minimise(rng, ridge=total / a, space=self.space, **options)
         return Minimum(m.point, a * m.value, a * m.lower_bound, m.converged, m.evaluations)

@@ -161,6 +161,7 @@ def test_directional_derivatives_agree_with_automatic_differentiation():
     values = directional_derivatives(theta, h, X, W_U, shape)
     for i in range(5):
         for word in range(4):
+
             def along(s, i=i, word=word):
                 return naive.feature(theta[i] + s * h[i], X)[-1, word]
 
@@ -191,6 +192,7 @@ def test_derivative_norms_against_dense_tensors():
     norms = derivative_norms(heads, X, W_U, shape)
     angles = np.linspace(0, np.pi, 721)
     for i, head in enumerate(heads):
+
         def last(theta):
             return naive.feature(theta, X)[-1]
 

@@ -19,8 +19,11 @@ SMALLER = [
     ("threshold", "[0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0]", "[1.0, 300.0]"),
     ("threshold", "maxiter=1000", "maxiter=300"),
     ("nondegenerate", "range(150)", "range(20)"),
-    ("energy", "np.linspace(0, 16, 22), np.linspace(0, 8, 81)",
-     "np.linspace(0, 12, 17), np.linspace(0, 4, 41)"),
+    (
+        "energy",
+        "np.linspace(0, 16, 22), np.linspace(0, 8, 81)",
+        "np.linspace(0, 12, 17), np.linspace(0, 4, 41)",
+    ),
     ("leave", "rtol=1e-6, atol=1e-11", "rtol=1e-4, atol=1e-9"),
     ("confined", '"rtol": 1e-6}', '"rtol": 1e-4}'),
     ("threshold", "starts=4, pool=32", "starts=1, pool=16"),

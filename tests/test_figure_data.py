@@ -403,7 +403,7 @@ def test_every_figure_has_a_table(item):
     assert all(len(row) == len(header) for row in rows)
     assert any(line.startswith("# panel 1, x: ") for line in lines) or "# frame" in text
     for row in rows:
-        for cell in row[len(front):]:
+        for cell in row[len(front) :]:
             assert not re.fullmatch(r"-?(nan|inf)", cell)
     unnamed = {row[len(front) - 1] for row in rows} & {f"series {k}" for k in range(1, 9)}
     assert not unnamed, "name it by a label or a gid"

@@ -139,9 +139,10 @@ def test_charts_of_stability_and_optimality_draw():
     # what is decided, and what moves, is drawn
     other = plots.verdicts(["a", "b"], ["c"], [["fails"], ["open here"]], shades=shades)
     assert other.png != pictures[3].png
-    assert plots.phase_diagram(
-        x, x, 0 * regime, borders=[rate], dots=dots, names=names, **where
-    ).png != pictures[1].png
+    assert (
+        plots.phase_diagram(x, x, 0 * regime, borders=[rate], dots=dots, names=names, **where).png
+        != pictures[1].png
+    )
 
 
 def test_charts_of_the_circle_draw():

@@ -169,9 +169,7 @@ def test_one_unit_has_a_symmetric_minimiser(sign, activation):
     x = circle(101)
     mirrored = 2 * (x @ a)[:, None] * a - x
     local = F.at(found.measure)
-    np.testing.assert_allclose(
-        local.first_variation(x), local.first_variation(mirrored), atol=1e-7
-    )
+    np.testing.assert_allclose(local.first_variation(x), local.first_variation(mirrored), atol=1e-7)
 
 
 @pytest.mark.parametrize("beta", BETAS)

@@ -220,9 +220,7 @@ def test_interaction_is_the_variance_of_the_change_of_logits():
     S, T, _ = R.X.shape
     for s in range(S):
         for t in range(T):
-            _, change, _ = directional_derivatives(
-                mu.atoms, eta, R.X[s, : t + 1], R.W_U, R.shape
-            )
+            _, change, _ = directional_derivatives(mu.atoms, eta, R.X[s, : t + 1], R.W_U, R.shape)
             u = mu.weights @ change
             total += u @ J[s, t] @ u / (S * T)
     assert second_variation(R, mu, eta)[1] == pytest.approx(total, rel=1e-11)

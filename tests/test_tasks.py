@@ -395,9 +395,7 @@ MAKERS = {
     "induction": lambda rng=0, **c: induction_task(
         **dict(sequences=10, tokens=6, vocabulary=4, rng=rng) | c
     ),
-    "text": lambda rng=0, **c: text_task(
-        **dict(sequences=10, tokens=6, held_out=3, rng=rng) | c
-    ),
+    "text": lambda rng=0, **c: text_task(**dict(sequences=10, tokens=6, held_out=3, rng=rng) | c),
 }
 
 

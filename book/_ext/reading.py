@@ -203,9 +203,7 @@ def mark_statements(app: Sphinx, doctree: nodes.document) -> None:
             boxed.add(name)
             anchors(cell, name, *addresses(name, statement.number))
         anchor = next(i for i in cell["ids"] if i.startswith("check-"))
-        cell += footnote(
-            docname, anchor, f"the check of {statement.number}, {statement.title}"
-        )
+        cell += footnote(docname, anchor, f"the check of {statement.number}, {statement.title}")
 
 
 # --- numbers in the text -------------------------------------------------------------------------

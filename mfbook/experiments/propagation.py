@@ -46,9 +46,7 @@ MODULES = (
 @cache
 def task() -> Task:
     """Soft labels of a teacher with two heads; the optimum is known."""
-    return teacher_student(
-        SHAPE, sequences=16, tokens=5, vocabulary=5, heads=2, rng=50, scale=4.0
-    )
+    return teacher_student(SHAPE, sequences=16, tokens=5, vocabulary=5, heads=2, rng=50, scale=4.0)
 
 
 @cache

@@ -125,9 +125,7 @@ def curvature_shares(g: float, share, value, *, form, bound: float, attained: Ma
     )  # fmt: skip
     axes.text(0.995, 1.012, "H", ha="right", va="bottom", color=ROLES["reference"].colour)
     names = (("bound", "bound for this direction"), ("found", f"{len(share)} random heads"))
-    handles = [
-        axes.plot([], [], label=label, **ROLES[role].line)[0] for role, label in names
-    ]
+    handles = [axes.plot([], [], label=label, **ROLES[role].line)[0] for role, label in names]
     handles += axes.plot([], [], label="largest found", **star)
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure

@@ -390,8 +390,10 @@ def _banded(found: list[Series]) -> list[Series]:
         if item.kind == "band":
             continue
         for band in bands:
-            if item.name and band.name == item.name and np.array_equal(
-                band.columns.get("x"), item.columns.get("x")
+            if (
+                item.name
+                and band.name == item.name
+                and np.array_equal(band.columns.get("x"), item.columns.get("x"))
             ):
                 ends = {name: band.columns[name] for name in ("low", "high")}
                 item = replace(item, columns={**item.columns, **ends})

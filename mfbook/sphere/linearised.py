@@ -214,4 +214,3 @@ def _own_slope(F, x):
     turned = np.stack([-x[:, 1], x[:, 0]], axis=1)
     slope = F.activation.slope(F.scores(x)) * F.omega
     return (slope * (turned @ F.a.T) ** 2).sum(axis=1) - (x * F._drift(x)).sum(axis=1)
-
