@@ -1,0 +1,123 @@
+"""The wheel and the source distribution: what is in them, what they say, that the wheel works."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+
+import pytest
+from packaging.metadata import Metadata
+from packaging.requirements import Requirement
+
+from tools.chapters import ROOT
+
+pytestmark = pytest.mark.slow
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+NAME = f"{PROJECT['name']}-{PROJECT['version']}"
+#: Run far from the repository: every module is imported, and the teacher of a task is optimal.
+EXAMPLE = """
+import importlib, pkgutil
+import mfbook
+from mfbook.attention import HeadShape
+from mfbook.tasks import teacher_student
+
+for module in pkgutil.walk_packages(mfbook.__path__, "mfbook."):
+    importlib.import_module(module.name)
+shape = HeadShape(3, 2, 2)
+task = teacher_student(shape, sequences=8, tokens=4, vocabulary=5, heads=2, rng=0)
+print(mfbook.__file__, abs(task.risk(shape, shape.ball(4.0))(task.teacher) - task.optimal_risk))
+"""
+
+
+def source_files() -> list[str]:
+    """The files of a clone: those that git tracks, and new ones that it does not ignore."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a clone: what belongs to the repository is not known")
+    listed = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+@pytest.fixture(scope="module")
+def package():
+    return {name for name in source_files() if name.startswith("mfbook/")}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The folder with both distributions, built from a copy of the clone as `make dist` does."""
+    clone, out = tmp_path_factory.mktemp("clone"), tmp_path_factory.mktemp("dist")
+    for name in source_files():
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, clone / name)
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", out, clone],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert sorted(path.name for path in out.iterdir()) == [
+        f"{NAME}-py3-none-any.whl", f"{NAME}.tar.gz",
+    ]  # fmt: skip
+    return out
+
+
+@pytest.fixture(scope="module")
+def wheel(built):
+    return built / f"{NAME}-py3-none-any.whl"
+
+
+def test_wheel_holds_the_package_and_nothing_else(wheel, package):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    about = {name for name in names if name.startswith(f"{NAME}.dist-info/")}
+    assert names - about == package
+    assert {f"{NAME}.dist-info/licenses/{name}" for name in ("LICENSE", "LICENSE-text")} <= about
+
+
+def test_source_distribution_holds_what_builds_the_wheel(built, package):
+    with tarfile.open(built / f"{NAME}.tar.gz") as archive:
+        files = {m.name.removeprefix(f"{NAME}/") for m in archive.getmembers() if m.isfile()}
+    generated = {"PKG-INFO", "setup.cfg"} | {n for n in files if n.startswith("mfbook.egg-info/")}
+    assert files - generated - package == {
+        "CHANGELOG.md", "CITATION.cff", "LICENSE", "LICENSE-text", "MANIFEST.in", "README.md",
+        "pyproject.toml",
+    }  # fmt: skip
+    assert package <= files
+
+
+def test_metadata_are_valid_and_those_of_the_project(wheel):
+    text = zipfile.ZipFile(wheel).read(f"{NAME}.dist-info/METADATA")
+    metadata = Metadata.from_email(text, validate=True)
+    assert (metadata.name, str(metadata.version)) == (PROJECT["name"], PROJECT["version"])
+    assert str(metadata.requires_python) == PROJECT["requires-python"]
+    assert metadata.license_expression == PROJECT["license"]
+    assert metadata.license_files == PROJECT["license-files"]
+    assert metadata.project_urls == PROJECT["urls"]
+    assert metadata.classifiers == PROJECT["classifiers"]
+    assert metadata.description_content_type == "text/markdown"
+    assert metadata.description.strip() == (ROOT / "README.md").read_text().strip()
+    assert set(metadata.provides_extra) == set(PROJECT["optional-dependencies"])
+    plain = {str(need) for need in metadata.requires_dist if need.marker is None}
+    assert plain == {str(Requirement(line)) for line in PROJECT["dependencies"]}
+
+
+def test_installed_wheel_works_outside_of_the_repository(wheel, tmp_path):
+    place = tmp_path / "site"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+         "--no-deps", "--no-index", "--target", place, wheel],
+        check=True,
+    )  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", EXAMPLE], cwd=tmp_path, capture_output=True,
+        text=True, env={**os.environ, "PYTHONPATH": str(place)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    where, excess = done.stdout.split()
+    assert where == str(place / "mfbook" / "__init__.py")
+    assert float(excess) < 1e-14
