@@ -1,7 +1,7 @@
-"""Run every benchmark: ``python -m benchmarks``."""
+"""Run the benchmarks: ``python -m benchmarks [part ...]``."""
 
-from . import heads, sphere, training
+import sys
 
-heads.main()
-training.main()
-sphere.main()
+from .run import main
+
+sys.exit(main())

@@ -1,29 +1,26 @@
 """Appendix A: forces, whole runs and the minimiser, beside two kinds of code for the same numbers.
 
-``python -m benchmarks.sphere`` prints every table. *Usual* is code as it is usually written: all
-pairwise differences and their trigonometric functions on the circle, all pairwise inner products
-and projections in an array (N, N, d) on spheres. *Direct* is the best we know that visits every
-pair: one matrix product, one exponential in place, one more product. Both are chunked where the
-arrays would not fit the cache, and agree with this package to 1e-12. CPU times, one thread.
+*Usual* is code as it is usually written: all pairwise differences and their trigonometric
+functions on the circle, all pairwise inner products and projections in an array (N, N, d) on
+spheres. *Direct* is the best we know that visits every pair: one matrix product, one exponential in
+place, one more product, in blocks that stay in cache. Both agree with this package to 1e-12.
 """
 
-import argparse
-import tracemalloc
 from functools import partial
-from time import process_time
 
 import numpy as np
 
 from mfbook.experiments.sphere import energy, start
-from mfbook.report import table
 from mfbook.space import Sphere
 from mfbook.sphere import SphereEnergy, minimise_on_circle, settle
 
-from .heads import machine
+from .timing import interleaved, seconds
 
 TOLERANCE = 1e-12
-#: Rows of the pairwise arrays held at a time.
-ROWS = 500
+#: Rows of the pairwise arrays that usual code holds at a time, and the most that it is timed on.
+ROWS, MOST = 500, 1000
+#: Pairs that direct code holds at a time: half a megabyte, two to three times as fast as ``ROWS``.
+BLOCK = 2**16
 #: Goals of time / mfbook.
 GOALS = {
     (2, 1000, "usual"): 200, (2, 10_000, "usual"): 5000,
@@ -32,118 +29,137 @@ GOALS = {
 }  # fmt: skip
 
 
-def seconds(run, least: float = 0.05) -> float:
-    """CPU time of one call, from as many as take ``least`` seconds together."""
-    count, begin = 0, process_time()
-    while count == 0 or process_time() - begin < least:
-        run()
-        count += 1
-    return (process_time() - begin) / count
+def usual(x, beta, count=None):
+    """Velocities of ascent without perceptron, by pairwise trigonometry or pairwise vectors.
 
-
-def usual(x, beta):
-    """Velocities of ascent without perceptron, by pairwise trigonometry or pairwise vectors."""
+    With ``count`` only those of so many first particles.
+    """
     n, d = x.shape
+    count = n if count is None else count
+    out = np.empty((count, d))
     if d == 2:
         angle = np.arctan2(x[:, 1], x[:, 0])
-        force = np.empty(n)
-        for i in range(0, n, ROWS):
-            u = angle[i : i + ROWS, None] - angle
-            pairs = np.exp(beta * (np.cos(u) - 1)) * np.sin(u)
-            force[i : i + ROWS] = -pairs.mean(axis=1)
-        return force[:, None] * np.stack([-x[:, 1], x[:, 0]], axis=1)
-    out = np.empty_like(x)
-    for i in range(0, n, ROWS):
-        own = x[i : i + ROWS]
+        for i in range(0, count, ROWS):
+            own = slice(i, min(i + ROWS, count))
+            u = angle[own, None] - angle
+            force = -(np.exp(beta * (np.cos(u) - 1)) * np.sin(u)).mean(axis=1)
+            out[own] = force[:, None] * np.stack([-x[own, 1], x[own, 0]], axis=1)
+        return out
+    for i in range(0, count, ROWS):
+        own = x[i : min(i + ROWS, count)]
         inner = (own[:, None] * x).sum(axis=2)
         projected = x[None] - inner[:, :, None] * own[:, None]
         pairs = np.exp(beta * (inner - 1))[:, :, None] * projected
-        out[i : i + ROWS] = pairs.mean(axis=1)
+        out[i : i + len(own)] = pairs.mean(axis=1)
     return out
 
 
-def direct(x, beta):
+def direct(x, beta, count=None):
     """The same by matrix products and one exponential of every pair."""
-    n, out = len(x), np.empty_like(x)
-    for i in range(0, n, ROWS):
-        e = (beta * x[i : i + ROWS]) @ x.T
+    n = len(x)
+    count = n if count is None else count
+    out, rows = np.empty((count, x.shape[1])), max(1, BLOCK // n)
+    for i in range(0, count, rows):
+        own = slice(i, min(i + rows, count))
+        e = (beta * x[own]) @ x.T
         e -= beta
         np.exp(e, out=e)
-        out[i : i + ROWS] = e @ x / n
-    return Sphere().tangent(x, out)
+        out[own] = e @ x / n
+    return Sphere().tangent(x[:count], out)
 
 
-def step(d: int, n: int, betas, rounds: int) -> None:
-    """One evaluation of all velocities."""
-    x, w, rows = start(d, n=n).atoms, np.full(n, 1 / n), []
+def step(d: int, n: int, betas, rounds: int) -> list[dict]:
+    """One evaluation of all velocities, for each inverse temperature.
+
+    The usual code, which visits one row of particles after another, is timed on a part of the rows.
+    """
+    x, w, found = start(d, n=n).atoms, np.full(n, 1 / n), []
+    rows = min(n, MOST)
     for beta in betas:
         field = SphereEnergy(beta).field(ascent=True)
         runs = {
             "mfbook": partial(field.at_atoms, x, w),
-            "usual": partial(usual, x, beta), "direct": partial(direct, x, beta),
+            "usual": partial(usual, x, beta, rows), "direct": partial(direct, x, beta),
         }  # fmt: skip
-        ours = runs["mfbook"]()
-        times = {name: [] for name in runs}
-        for _ in range(rounds):
-            for name, run in runs.items():
-                times[name].append(seconds(run))
-        for name in ("usual", "direct"):
-            error = np.abs(runs[name]() - ours).max()
-            assert error < TOLERANCE, (name, beta, error)
-            ratio = np.divide(times[name], times["mfbook"])
-            low, middle, high = np.quantile(ratio, (0.25, 0.5, 0.75))
-            goal = GOALS.get((d, n, name))
-            rows.append(
-                {
-                    "beta": beta,
-                    "peer": name,
-                    "mfbook, ms": f"{np.median(times['mfbook']) * 1e3:.3g}",
-                    "peer, ms": f"{np.median(times[name]) * 1e3:.3g}",
-                    "time / mfbook": f"{middle:.3g}",
-                    "quartiles": f"{low:.3g} to {high:.3g}",
-                    "goal": f">= {goal}" if goal else "",
-                    "differs by": f"{error:.0e}",
-                }
-            )
-    table(rows, f"d = {d}, N = {n}: one evaluation; medians of {rounds} interleaved rounds")
-    print()
+        ours, errors = runs["mfbook"](), {}
+        for name in runs:
+            theirs = runs[name]()
+            errors[name] = float(np.abs(theirs - ours[: len(theirs)]).max())
+            assert errors[name] < TOLERANCE, (name, beta, errors[name])
+        times = interleaved(runs, rounds, least=0.05)
+        times["usual"] = [one * n / rows for one in times["usual"]]
+        found.append(
+            {
+                "title": f"{'circle' if d == 2 else f'd={d}'}, N={n}, beta={beta:g}",
+                "unit": "ms",
+                "per": 1e3,
+                "programs": [
+                    {
+                        "name": name,
+                        "form": "",
+                        "seconds": times[name],
+                        "error": errors[name],
+                        "goal": GOALS.get((d, n, name)),
+                    }
+                    for name in runs
+                ],
+                "skipped": [],
+            }
+        )
+    return found
 
 
-def whole_runs(rounds: int) -> None:
+def steps(sizes, rounds: int) -> dict:
+    """Several of them; ``sizes`` are (d, N, inverse temperatures)."""
+    found = [one for size in sizes for one in step(*size, rounds)]
+    return {"kind": "comparisons", "comparisons": found}
+
+
+def whole_runs(rounds: int) -> dict:
     """From the uniform draw to the stopping rule, without perceptron.
 
     The usual code needs hours: its time is the number of Euler steps of the protocol, counted with
     our forces (they agree to rounding), times that of one usual step, measured in the same round.
     """
-    rows, mu = [], start()
+    found, mu = [], start()
     for ascent in (True, False):
         for beta in (1.0, 10.0, 50.0):
             F = SphereEnergy(beta)
             euler = settle(F, mu, ascent=ascent, method="euler")
             run = partial(settle, F, mu, ascent=ascent)
-            end, ratios, own = run(), [], []
-            for _ in range(rounds):
-                one = seconds(partial(usual, mu.atoms, beta))
-                own.append(seconds(run, 0.0))
-                ratios.append(one * euler.steps / own[-1])
-            rows.append(
+            end = run()
+            times = interleaved({"usual": partial(usual, mu.atoms, beta), "mfbook": run}, rounds)
+            whole = [euler.steps * one for one in times["usual"]]
+            flow = "ascent" if ascent else "descent"
+            found.append(
                 {
-                    "flow": "ascent" if ascent else "descent",
-                    "beta": beta,
-                    "Euler steps": euler.steps,
-                    "stiff steps": end.steps,
-                    "clusters, Euler": euler.clusters.count,
-                    "clusters, stiff": end.clusters.count,
-                    "mfbook, s": f"{np.median(own):.3g}",
-                    "usual / mfbook": f"{np.median(ratios):.4g}",
-                    "goal": ">= 1000",
+                    "title": f"{flow}, N={mu.size}, beta={beta:g}",
+                    "unit": "s",
+                    "per": 1,
+                    "programs": [
+                        {
+                            "name": name,
+                            "form": f"{steps} steps, {_clusters(clusters)}",
+                            "seconds": seconds,
+                            "error": None,
+                            "goal": goal,
+                        }
+                        for name, steps, clusters, seconds, goal in (
+                            ("mfbook", end.steps, end.clusters.count, times["mfbook"], None),
+                            ("usual", euler.steps, euler.clusters.count, whole, 1000),
+                        )
+                    ],
+                    "skipped": [],
                 }
             )
-    table(rows, f"N = 1000 on the circle, whole runs: medians of {rounds} rounds")
-    print()
+    return {"kind": "comparisons", "comparisons": found}
 
 
-def minimisers(rounds: int) -> None:
+def _clusters(count: int) -> str:
+    return f"{count} cluster" + "s" * (count != 1)
+
+
+def minimisers(rounds: int) -> dict:
     """The certified minimiser on the circle."""
     rows = []
     for units in ("relu", "gelu"):
@@ -156,55 +172,18 @@ def minimisers(rounds: int) -> None:
                     "units": f"2 {units}",
                     "beta": beta,
                     "atoms": end.measure.size,
-                    "certified gap": f"{end.gap:.1e}",
-                    "ms": f"{np.median([seconds(run) for _ in range(rounds)]) * 1e3:.3g}",
-                    "goal": "gap <= 1e-12 in <= 50 ms",
+                    "gap": float(end.gap),
+                    "seconds": [seconds(run, 0.05) for _ in range(rounds)],
                 }
             )
-    table(rows, "minimiser on the circle")
-    print()
+    return {"kind": "minimisers", "rows": rows, "goal": {"gap": 1e-12, "seconds": 0.05}}
 
 
-def scaling() -> None:
-    """Time and memory of one evaluation on the circle against the number of particles."""
-    rows, times, sizes = [], [], [10**k for k in range(3, 7)]
-    for n in sizes:
-        x, w = start(n=n).atoms, np.full(n, 1 / n)
-        field = SphereEnergy(10.0).field(ascent=True)
-        field.at_atoms(x, w)
-        times.append(seconds(partial(field.at_atoms, x, w), 0.2))
-        tracemalloc.start()
-        field.at_atoms(x, w)
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        rows.append(
-            {
-                "N": n,
-                "seconds": f"{times[-1]:.3g}",
-                "ns per particle": f"{times[-1] / n * 1e9:.3g}",
-                "peak memory, MB": f"{peak / 1e6:.3g}",
-                "bytes per particle": f"{peak / n:.3g}",
-            }
-        )
-    table(rows, "circle, beta = 10: one evaluation; memory beyond the particles")
-    exponent, _ = np.polyfit(np.log(sizes), np.log(times), 1)
-    print(f"time grows as N^{exponent:.2f} (least squares)")
-
-
-def main() -> None:
-    """Print every table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
-    rounds = parser.parse_args().rounds
-    print(machine(), end="\n\n")
-    for n in (1000, 10_000):
-        step(2, n, (1.0, 10.0, 50.0), rounds)
-    for d, n in ((3, 500), (3, 2000), (16, 2000)):
-        step(d, n, (5.0,), rounds)
-    whole_runs(rounds)
-    minimisers(rounds)
-    scaling()
-
-
-if __name__ == "__main__":
-    main()
+BETAS = (1.0, 10.0, 50.0)
+STEPS = {
+    "circle-1000": partial(steps, [(2, 1000, BETAS)], 5),
+    "circle-10000": partial(steps, [(2, 10_000, BETAS)], 5),
+    "higher": partial(steps, [(3, 500, (5.0,)), (3, 2000, (5.0,)), (16, 2000, (5.0,))], 5),
+    "whole-runs": partial(whole_runs, 5),
+    "minimisers": partial(minimisers, 5),
+}

@@ -1,13 +1,11 @@
 """Training: descent, flow and a sweep of this package beside PyTorch and JAX.
 
-``python -m benchmarks.training`` prints one table for each. Everybody starts from the same heads,
-sees the same sequences in the same order, makes the same steps in float64 with one thread, and has
-to end at the same heads. The peers are given the indices and labels that this package draws for
-itself, and their compilation and the conversion of the heads are not counted; this package's
-checks, and what it records at the start and at the end, are.
+Everybody starts from the same heads, sees the same sequences in the same order, makes the same
+steps in float64 with one thread, and has to end at the same heads. The peers are given the indices
+and labels that this package draws for itself, and their compilation and the conversion of the heads
+are not counted; this package's checks, and what it records at the start and at the end, are.
 """
 
-import argparse
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -16,9 +14,9 @@ import numpy as np
 from mfbook.ensemble import sgd_ensemble
 from mfbook.flow import gradient_flow, sgd
 from mfbook.measure import Measure
-from mfbook.report import table
 
-from .heads import Problem, machine, seconds
+from .heads import REST, Problem
+from .timing import interleaved, seconds
 
 TOLERANCE = 1e-8
 TRIAL = {"descent": 4, "flow": 1, "sweep": 4}  # steps with which a peer's forms are compared
@@ -41,9 +39,9 @@ class Task:
 
     def __str__(self) -> str:
         what = {
-            "descent": f"stochastic gradient descent with {self.batch} sequences in a step",
-            "flow": "fourth-order Runge-Kutta steps of the gradient flow",
-            "sweep": f"{self.runs} runs of stochastic gradient descent with 1 sequence in a step",
+            "descent": f"descent, {self.batch} sequences a step",
+            "flow": "flow by Runge-Kutta steps",
+            "sweep": f"{self.runs} runs of descent, 1 sequence a step",
         }[self.kind]
         return f"{what}, {self.steps} steps; {self.problem}"
 
@@ -285,7 +283,7 @@ SIZE = Problem(8, 4, 8, 16, 64, 1024)
 GOALS = {"PyTorch": 8, "JAX": 3}
 COMPARISONS = {
     "descent": ([Task("descent", SIZE, 64, 2**-6, batch=16)], GOALS, (128, 1024), SINGLE),
-    "flow": ([Task("flow", SIZE, 6, 2**-4)], GOALS, (128, 1024), SINGLE),
+    "flow": ([Task("flow", SIZE, 4, 2**-4)], GOALS, (128, 1024), SINGLE),
     "sweep": (
         [
             Task("sweep", Problem(4, 2, 5, 5, 16, M), 64, 2**-4, runs=50)
@@ -326,8 +324,8 @@ def forms(peer, *choices):
     return lambda task: {k: v for choice in choices for k, v in peer(task, choice).items()}
 
 
-def compare(kind, rounds) -> None:
-    """One table for each size, and one for all sizes together if there are several."""
+def compare(kind, rounds) -> dict:
+    """One comparison for each size, and one for all sizes together if there are several."""
     tasks, goals, chunks, inner = COMPARISONS[kind]
     peers = {"PyTorch": forms(torch_peer, False, True), "JAX": partial(jax_peer, inner=inner)}
     runs, skipped = {"mfbook": [(task.ours, "", 0.0) for task in tasks]}, []
@@ -335,53 +333,39 @@ def compare(kind, rounds) -> None:
         try:
             runs[name] = [best(task, peer, chunks) for task in tasks]
         except ImportError as error:
-            skipped.append(f"{name} skipped: {error}")
+            skipped.append(f"{name}: {error}")
     for task in tasks:
         task.ours()
-    times = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, own in runs.items():
-            times[name].append([seconds(run) for run, *_ in own])
-    times = {name: np.array(t).T for name, t in times.items()}  # (size, round)
+    flat = {
+        (name, i): own[0] for name, all_sizes in runs.items() for i, own in enumerate(all_sizes)
+    }
+    measured = interleaved(flat, rounds, rest=REST)
+    times = {name: np.array([measured[name, i] for i in range(len(tasks))]) for name in runs}
     sizes = [(str(task), task.work, slice(i, i + 1)) for i, task in enumerate(tasks)]
     if len(tasks) > 1:
         sizes.append(("all sizes together", sum(t.work for t in tasks), slice(None)))
+    found = []
     for title, work, which in sizes:
         goal = goals if which.stop in (None, len(sizes)) else {}
-        rows = [
-            _row(name, own[which], times[name][which].sum(axis=0), work,
-                 times["mfbook"][which].sum(axis=0), goal.get(name))
-            for name, own in runs.items()
-        ]  # fmt: skip
-        table(rows, f"{title}: medians of {rounds} interleaved rounds")
-    print("\n".join(skipped), end="\n\n" if skipped else "\n")
+        found.append(
+            {
+                "title": title,
+                "unit": "ns per head, sequence and step",
+                "per": 1e9 / work,
+                "programs": [
+                    {
+                        "name": name,
+                        "form": own[which][0][1] if len(own[which]) == 1 else "",
+                        "seconds": times[name][which].sum(axis=0).tolist(),
+                        "error": max(error for *_, error in own[which]),
+                        "goal": goal.get(name),
+                    }
+                    for name, own in runs.items()
+                ],
+                "skipped": skipped,
+            }
+        )
+    return {"kind": "comparisons", "comparisons": found}
 
 
-def _row(name, own, times, work, ours, goal) -> dict:
-    """One line of a table."""
-    low, middle, high = np.quantile(times / ours, (0.25, 0.5, 0.75))
-    peer = name != "mfbook"
-    return {
-        "competitor": name,
-        "form": own[0][1] if len(own) == 1 else "",
-        "ns per head x sequence x step": f"{np.median(times) / work * 1e9:.0f}",
-        "time / mfbook": f"{middle:.2f}" if peer else "1",
-        "quartiles": f"{low:.2f} to {high:.2f}" if peer else "",
-        "goal": f">= {goal:g}" if goal else "",
-        "differs by": f"{max(error for *_, error in own):.0e}" if peer else "",
-    }
-
-
-def main() -> None:
-    """Print every table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
-    parser.add_argument("--only", choices=tuple(COMPARISONS), help="one of the comparisons")
-    arguments = parser.parse_args()
-    print(machine(), end="\n\n")
-    for kind in (arguments.only,) if arguments.only else COMPARISONS:
-        compare(kind, arguments.rounds)
-
-
-if __name__ == "__main__":
-    main()
+STEPS = {kind: partial(compare, kind, 3) for kind in COMPARISONS}
