@@ -26,7 +26,8 @@ def best_head(
     """Minimise the first variation of an attention risk over the balls; see ``Minimum``."""
     rng = validate.generator(rng)
     starts, pool = validate.count(starts, "starts"), validate.count(pool, "pool")
-    ridge = validate.positive(ridge, "ridge", allow_zero=True)
+    maxiter = validate.count(maxiter, "maxiter")
+    ridge = validate.positive(ridge, "ridge", allow_zero=True, largest=validate.LARGEST)
     shape = local.risk.shape
     if not isinstance(space, Ball) or space.blocks != shape.blocks:
         raise ValueError(

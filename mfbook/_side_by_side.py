@@ -76,7 +76,7 @@ class Pairs(Block):
         np.matmul(self.relative, W_K, out=self.k)
         np.matmul(self.relative, W_V, out=self.v)
         dot(self.q, self.k, self.E, out=A)
-        own = 1.0
+        own: float | np.ndarray = 1.0
         if not A.max() < LARGEST:
             starts = np.arange(1, X.shape[2]).cumsum() - np.arange(1, X.shape[2])
             top = np.maximum(np.maximum.reduceat(self.pairs(A), starts, axis=2), 0)

@@ -10,18 +10,22 @@ once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import softmax as _softmax
 
 from . import _validate as validate
+from ._types import Seed
 from .functional import Functional, Minimum
 from .measure import Measure
-from .space import Ball, Euclidean
+from .space import Ball, Euclidean, Space
 
 __all__ = [
     "AttentionRisk",
@@ -61,6 +65,11 @@ class HeadShape:
     18
     >>> [W.shape for W in shape.split(np.zeros((5, 18)))]
     [(5, 3, 2), (5, 3, 2), (5, 3, 1), (5, 1, 3)]
+    >>> shape.blocks, shape.ball(2.0).dim
+    ((6, 6, 3, 3), 18)
+    >>> theta = np.arange(18.0)
+    >>> bool((shape.join(*shape.split(theta)) == theta).all())
+    True
     """
 
     d: int
@@ -82,47 +91,54 @@ class HeadShape:
         """Number of parameters of one head, D = 2dk + 2dv."""
         return sum(self.blocks)
 
-    def split(self, theta) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def split(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Matrices W_Q, W_K (..., d, k), W_V (..., d, v), W_O (..., v, d) of heads (..., D)."""
-        theta = np.asarray(theta)
-        if theta.ndim == 0 or theta.shape[-1] != self.size:
-            raise ValueError(
-                f"theta: expected {self.size} parameters for {self} in the last axis, "
-                f"got shape {theta.shape}"
-            )
-        d, k, v = self.d, self.k, self.v
-        parts = np.split(theta, np.cumsum(self.blocks)[:-1], axis=-1)
-        shapes = ((d, k), (d, k), (d, v), (v, d))
-        return tuple(p.reshape(*theta.shape[:-1], *s) for p, s in zip(parts, shapes, strict=True))
+        theta = validate.array(theta, "theta", (..., self.size), allow_complex=True)
+        return self._split(theta)
 
-    def join(self, W_Q, W_K, W_V, W_O) -> np.ndarray:
+    def _split(self, theta):
+        d, k, v, heads = self.d, self.k, self.v, theta.shape[:-1]
+        # plain slices, since the kernel comes here several times in each step
+        W_Q = theta[..., : d * k].reshape(*heads, d, k)
+        W_K = theta[..., d * k : 2 * d * k].reshape(*heads, d, k)
+        W_V = theta[..., 2 * d * k : 2 * d * k + d * v].reshape(*heads, d, v)
+        W_O = theta[..., 2 * d * k + d * v :].reshape(*heads, v, d)
+        return W_Q, W_K, W_V, W_O
+
+    def join(
+        self, W_Q: np.ndarray, W_K: np.ndarray, W_V: np.ndarray, W_O: np.ndarray
+    ) -> np.ndarray:
         """Heads (..., D) from their matrices; the inverse of :meth:`split`."""
         d, k, v = self.d, self.k, self.v
-        parts, heads = [], np.shape(W_Q)[:-2]
-        for name, W, s in zip(
-            ("W_Q", "W_K", "W_V", "W_O"),
-            (W_Q, W_K, W_V, W_O),
-            ((d, k), (d, k), (d, v), (v, d)),
-            strict=True,
-        ):
-            W = np.asarray(W)
-            if W.shape != heads + s:
-                raise ValueError(f"{name}: expected shape {heads + s}, got {W.shape}")
-            parts.append(W.reshape(*W.shape[:-2], s[0] * s[1]))
-        return np.concatenate(parts, axis=-1)
+        W_Q = validate.array(W_Q, "W_Q", (..., d, k), allow_complex=True)
+        heads, matrices = W_Q.shape[:-2], [W_Q]
+        for name, W, s in (("W_K", W_K, (d, k)), ("W_V", W_V, (d, v)), ("W_O", W_O, (v, d))):
+            matrices.append(validate.array(W, name, (*heads, *s), allow_complex=True))
+        return self._join(matrices)
+
+    @staticmethod
+    def _join(matrices):
+        # not -1: there may be no heads
+        flat = [W.reshape(*W.shape[:-2], W.shape[-2] * W.shape[-1]) for W in matrices]
+        return np.concatenate(flat, axis=-1)
 
     def ball(self, radius: float) -> Ball:
         r"""The compact :math:`\Theta`: four Frobenius balls of one radius."""
         return Ball(radius, self.blocks)
 
 
-def softmax(f) -> np.ndarray:
+def softmax(f: ArrayLike) -> np.ndarray:
     r"""Predicted law :math:`p_i=e^{f_i}/\sum_je^{f_j}` over the last axis (equation (3)).
 
     Parameters
     ----------
     f : array_like, shape (..., V)
         Logits of any size; complex ones are allowed.
+
+    Returns
+    -------
+    array
+        Of the shape of ``f``; the last axis sums to one.
 
     Examples
     --------
@@ -136,12 +152,13 @@ def softmax(f) -> np.ndarray:
     return _softmax(f, axis=-1)
 
 
-def softmax_jacobian(f) -> np.ndarray:
+def softmax_jacobian(f: ArrayLike) -> np.ndarray:
     r"""Jacobian :math:`J(f)=\operatorname{diag}(p)-pp^\top` of the softmax (equation (4)).
 
     Parameters
     ----------
     f : array_like, shape (..., V)
+        Logits.
 
     Returns
     -------
@@ -157,7 +174,7 @@ def softmax_jacobian(f) -> np.ndarray:
     return p[..., :, None] * np.eye(p.shape[-1]) - p[..., :, None] * p[..., None, :]
 
 
-def cross_entropy(f, y) -> np.ndarray:
+def cross_entropy(f: ArrayLike, y: ArrayLike) -> np.ndarray:
     r"""Loss :math:`\ell(f,y)=\log\sum_ie^{f_i}-\langle y,f\rangle` in nats (equation (9)).
 
     Parameters
@@ -183,11 +200,15 @@ def cross_entropy(f, y) -> np.ndarray:
     """
     f = validate.array(f, "f", (..., "V"), allow_complex=True)
     y = validate.probabilities(y, "y", (..., f.shape[-1])).astype(f.real.dtype, copy=False)
+    try:
+        np.broadcast_shapes(f.shape, y.shape)
+    except ValueError:
+        raise ValueError(f"y: expected shape {f.shape} as f has, got {y.shape}") from None
     f = f - f.real.max(axis=-1, keepdims=True)
     return np.log(np.exp(f).sum(axis=-1)) - (y * f).sum(axis=-1)
 
 
-def attention_weights(theta, X, shape: HeadShape) -> np.ndarray:
+def attention_weights(theta: ArrayLike, X: ArrayLike, shape: HeadShape) -> np.ndarray:
     r"""Causal attention matrices A of heads on sequences (equations (5) and (6)).
 
     Parameters
@@ -197,6 +218,7 @@ def attention_weights(theta, X, shape: HeadShape) -> np.ndarray:
     X : array_like, shape (S, T, d)
         Tokens.
     shape : HeadShape
+        Sizes of one head.
 
     Returns
     -------
@@ -216,16 +238,16 @@ def attention_weights(theta, X, shape: HeadShape) -> np.ndarray:
            [0.5, 0.5]])
     """
     theta, X = _heads_and_tokens(theta, X, shape)
-    W_Q, W_K, _, _ = shape.split(theta)
+    W_Q, W_K, _, _ = shape._split(theta)
     queries, keys = X @ W_Q[:, None], X @ W_K[:, None]
     scores = queries @ keys.swapaxes(-1, -2) / np.sqrt(shape.k)
-    visible = np.tri(X.shape[1], dtype=bool)
+    visible = np.tri(X.shape[1]) > 0
     largest = np.where(visible, scores.real, -np.inf).max(axis=-1, keepdims=True)
     e = np.where(visible, np.exp(np.where(visible, scores - largest, 0)), 0)
     return e / e.sum(axis=-1, keepdims=True)
 
 
-def features(theta, X, W_U, shape: HeadShape) -> np.ndarray:
+def features(theta: ArrayLike, X: ArrayLike, W_U: ArrayLike, shape: HeadShape) -> np.ndarray:
     r"""Feature map :math:`\varphi(X;\theta)=A\,X\,W_VW_OW_U` (equation (7)).
 
     Parameters
@@ -237,6 +259,7 @@ def features(theta, X, W_U, shape: HeadShape) -> np.ndarray:
     W_U : array_like, shape (d, V)
         Fixed projection to the vocabulary.
     shape : HeadShape
+        Sizes of one head.
 
     Returns
     -------
@@ -257,15 +280,17 @@ def features(theta, X, W_U, shape: HeadShape) -> np.ndarray:
            [ 4., -4.]])
     """
     theta, X = _heads_and_tokens(theta, X, shape)
-    W_U = validate.array(W_U, "W_U", (shape.d, "V"))
-    _, _, W_V, W_O = shape.split(theta)
+    W_U = validate.array(W_U, "W_U", (shape.d, "V"), largest=validate.LARGEST)
+    _, _, W_V, W_O = shape._split(theta)
     return attention_weights(theta, X, shape) @ X @ (W_V @ W_O @ W_U)[:, None]
 
 
-def _heads_and_tokens(theta, X, shape):
+def _heads_and_tokens(theta, X, shape) -> tuple[np.ndarray, np.ndarray]:
     validate.instance(shape, "shape", HeadShape)
-    theta = validate.array(theta, "theta", ("n", shape.size), allow_complex=True)
-    return theta, validate.array(X, "X", ("S", "T", shape.d))
+    largest = validate.LARGEST
+    size = ("n", shape.size)
+    theta = validate.array(theta, "theta", size, allow_complex=True, largest=largest)
+    return theta, validate.array(X, "X", ("S", "T", shape.d), largest=largest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,6 +314,7 @@ class AttentionRisk(Functional):
     W_U : array_like, shape (d, V)
         Fixed projection to the vocabulary.
     shape : HeadShape
+        Sizes of one head.
     space : space, optional
         Where heads live: all of R^D (default) or ``shape.ball(radius)``.
     dtype : numpy.float64 or numpy.float32, optional
@@ -318,25 +344,44 @@ class AttentionRisk(Functional):
     >>> R = AttentionRisk(rng.normal(size=(5, 6, 3)), Y, rng.normal(size=(3, 4)), shape)
     >>> bool(np.isclose(R(Measure(np.zeros((1, shape.size)))), np.log(4)))
     True
+    >>> zero = Measure(np.zeros((1, shape.size)))
+    >>> R.logits(zero).shape, bool(np.allclose(R.residual(zero), 1 / 4 - R.Y))
+    ((5, 6, 4), True)
+    >>> index, uniform = R.draw(0, n=2)
+    >>> R.labels(index, uniform).shape, R.sample(0, n=2).X.shape
+    ((2, 6, 4), (2, 6, 3))
     """
 
     X: np.ndarray
     Y: np.ndarray
     W_U: np.ndarray
     shape: HeadShape
-    space: object = None
+    space: Space = None  # type: ignore[assignment]
     dtype: type = np.float64
+
+    if TYPE_CHECKING:  # what may be given; the fields say what it becomes
+
+        def __init__(
+            self,
+            X: ArrayLike,
+            Y: ArrayLike,
+            W_U: ArrayLike,
+            shape: HeadShape,
+            space: Space | None = None,
+            dtype: type = np.float64,
+        ) -> None: ...
 
     def __post_init__(self):
         validate.instance(self.shape, "shape", HeadShape)
         try:
-            dtype = np.dtype(self.dtype)
+            dtype: np.dtype = np.dtype(self.dtype)
         except TypeError:
             dtype = np.dtype(object)
         if dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
             raise TypeError(f"dtype: expected float64 or float32, got {self.dtype!r}")
-        X = validate.array(self.X, "X", ("S", "T", self.shape.d))
-        W_U = validate.array(self.W_U, "W_U", (self.shape.d, "V"))
+        largest = _largest(dtype)
+        X = validate.array(self.X, "X", ("S", "T", self.shape.d), largest=largest)
+        W_U = validate.array(self.W_U, "W_U", (self.shape.d, "V"), largest=largest)
         Y = validate.probabilities(self.Y, "Y", (X.shape[0], X.shape[1], W_U.shape[1]))
         space = Euclidean() if self.space is None else validate.space(self.space)
         if getattr(space, "dim", self.shape.size) != self.shape.size:
@@ -344,11 +389,7 @@ class AttentionRisk(Functional):
                 f"space: expected dimension {self.shape.size} of {self.shape}, got {space.dim}"
             )
         for name, value in (("X", X), ("Y", Y), ("W_U", W_U)):
-            # what float32 cannot hold becomes infinite here and is refused by name
-            with np.errstate(over="ignore", invalid="ignore"):
-                value = value.astype(dtype)
-            value = validate.array(value, name, value.shape)
-            object.__setattr__(self, name, validate.frozen(value))
+            object.__setattr__(self, name, validate.frozen(value.astype(dtype)))
         object.__setattr__(self, "space", space)
         object.__setattr__(self, "dtype", dtype.type)
 
@@ -358,8 +399,7 @@ class AttentionRisk(Functional):
 
     def at(self, mu: Measure) -> AttentionLocal:
         """Logits and residual at ``mu``, computed once."""
-        if not isinstance(mu, Measure):
-            raise TypeError(f"mu: expected a Measure, got {type(mu).__name__}")
+        validate.measure(mu, real=False, largest=_largest(self.dtype))
         if mu.dim != self.shape.size:
             raise ValueError(
                 f"mu: expected heads of {self.shape.size} parameters for {self.shape}, got {mu.dim}"
@@ -375,10 +415,12 @@ class AttentionRisk(Functional):
         r"""Softmax residual :math:`r_t=p_t-y_t`, shape (S, T, V)."""
         return self.at(mu).residual
 
-    def over_weights(self, atoms):
+    def over_weights(self, atoms: np.ndarray) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
         """Return the function ``w -> (R, dR/dw)`` of the weights; attention is computed once."""
+        size, largest = ("n", self.shape.size), _largest(self.dtype)
+        atoms = validate.array(atoms, "atoms", size, allow_complex=True, largest=largest)
         A = attention_weights(atoms, self.X, self.shape)
-        _, _, W_V, W_O = self.shape.split(np.asarray(atoms))
+        _, _, W_V, W_O = self.shape._split(atoms)
         # without W_U the features of one head are S x T x d numbers
         attended = (A @ self.X @ (W_V @ W_O)[:, None]).reshape(len(A), -1)
 
@@ -390,33 +432,59 @@ class AttentionRisk(Functional):
 
         return evaluate
 
-    def sample(self, rng, n: int) -> AttentionRisk:
+    def sample(self, rng: Seed, n: int) -> AttentionRisk:
         """Return the risk of n fresh sequences, drawn with replacement, with labels drawn.
 
         Parameters
         ----------
         rng : numpy.random.Generator or int
+            Source of randomness, or a seed.
         n : int
             Number of sequences, at least 1.
+
+        Returns
+        -------
+        AttentionRisk
+            Of these sequences.
         """
         rng, n = validate.generator(rng), validate.count(n, "n")
         index, uniform = self.draw(rng, n)
         labels = self.labels(index, uniform)
         return AttentionRisk(self.X[index], labels, self.W_U, self.shape, self.space, self.dtype)
 
-    def draw(self, rng, n: int) -> tuple[np.ndarray, np.ndarray]:
+    def draw(self, rng: Seed, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Random numbers of one sample: indices of n sequences, and a uniform number per label."""
+        rng, n = validate.generator(rng), validate.count(n, "n")
         return rng.integers(len(self.X), size=n), rng.random((n, self.Y.shape[1], 1))
 
-    def labels(self, index, uniform) -> np.ndarray:
+    def labels(self, index: np.ndarray, uniform: np.ndarray) -> np.ndarray:
         """One-hot labels (..., T, V) of sequences ``index`` (...), drawn from their soft labels.
 
         The label is the first word at which the cumulative probability passes ``uniform``, shape
         (..., T, 1).
+
+        Parameters
+        ----------
+        index : array of int, shape (...)
+            Which sequences.
+        uniform : array, shape (..., T, 1)
+            Numbers in [0, 1).
+
+        Returns
+        -------
+        array
+            Shape (..., T, V).
         """
-        passed = self.Y[index].cumsum(axis=-1) > uniform
-        passed[..., -1] = True
-        return np.eye(self.Y.shape[-1])[passed.argmax(axis=-1)]
+        index = validate.indices(index, "index", len(self.Y))
+        uniform = validate.array(uniform, "uniform", (*index.shape, self.Y.shape[1], 1))
+        return draw_labels(self.Y[index], uniform)
+
+
+def draw_labels(Y, uniform) -> np.ndarray:
+    """One-hot labels for soft labels Y (..., T, V) and uniform numbers (..., T, 1)."""
+    passed = Y.cumsum(axis=-1) > uniform
+    passed[..., -1] = True
+    return np.eye(Y.shape[-1])[passed.argmax(axis=-1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -453,7 +521,7 @@ class AttentionLocal:
     def first_variation(self, x) -> np.ndarray:
         r"""First variation :math:`\Psi(x;\mu)` (equation (11)) at heads x (n, D); shape (n,)."""
         theta = self._heads(x)
-        _, _, W_V, W_O = self.risk.shape.split(theta)
+        _, _, W_V, W_O = self.risk.shape._split(theta)
         return ((W_V @ W_O) * self.correlation(theta)).sum(axis=(1, 2))
 
     def gradient(self, x) -> np.ndarray:
@@ -466,8 +534,8 @@ class AttentionLocal:
         G = np.empty(theta.shape, np.result_type(theta, self._dual))
         t = (0, 2, 1)
         for h, dB, dC in _pull_back(self.risk, theta, self._dual, kept=kept):
-            W_Q, W_K, W_V, W_O = shape.split(theta[h])
-            G_Q, G_K, G_V, G_O = shape.split(G[h])  # views
+            W_Q, W_K, W_V, W_O = shape._split(theta[h])
+            G_Q, G_K, G_V, G_O = shape._split(G[h])  # views
             dB /= scale
             np.matmul(dB, W_K, out=G_Q)
             np.matmul(dB.transpose(t), W_Q, out=G_K)
@@ -481,7 +549,7 @@ class AttentionLocal:
         It gives :math:`\Psi(\theta;\mu)=\langle W_VW_O,C\rangle`: the first variation is linear in
         the value map once (W_Q, W_K) is fixed. Shape (n, D) to (n, d, d).
         """
-        blocks = _pull_back(self.risk, self._heads(theta), self._dual, scores=False)
+        blocks = _pull_back(self.risk, self._heads(theta, "theta"), self._dual, scores=False)
         return np.concatenate([dC for _, _, dC in blocks])
 
     def minimise(self, rng, ridge: float = 0.0, space=None, **options) -> Minimum:
@@ -499,9 +567,14 @@ class AttentionLocal:
         S, T, _ = self.Z.shape
         return self.Z / self.Z.real.dtype.type(S * T)
 
-    def _heads(self, x) -> np.ndarray:
-        x = validate.array(x, "x", ("n", self.risk.shape.size), allow_complex=True)
-        return _cast(x, self.risk)
+    def _heads(self, x, name="x") -> np.ndarray:
+        size, largest = ("n", self.risk.shape.size), _largest(self.risk.dtype)
+        return _cast(validate.array(x, name, size, allow_complex=True, largest=largest), self.risk)
+
+
+def _largest(dtype) -> float:
+    """Size up to which products of four entries are finite numbers."""
+    return validate.LARGEST if dtype == np.float64 else validate.LARGEST_SINGLE
 
 
 def _cast(theta, risk):
@@ -528,7 +601,7 @@ def _score_matrices(theta, risk) -> tuple[np.ndarray, bool]:
     Small means that the sum of a row of exponentials and its reciprocal are normal numbers. It is
     proved by |x_i^T B (x_j - x_i)| <= 2 max|x|^2 |B|; X is real, so only Re B enters the real part.
     """
-    W_Q, W_K, _, _ = risk.shape.split(theta)
+    W_Q, W_K, _, _ = risk.shape._split(theta)
     B = W_Q @ W_K.transpose(0, 2, 1) / np.sqrt(theta.real.dtype.type(risk.shape.k))
     with np.errstate(over="ignore", invalid="ignore"):
         bound = 2 * (risk.X**2).sum(-1).max() * np.sqrt((B.real**2).sum((1, 2)).max())
@@ -538,7 +611,7 @@ def _score_matrices(theta, risk) -> tuple[np.ndarray, bool]:
 
 def _value_matrices(theta, risk) -> np.ndarray:
     """C = W_V W_O of each head as (token feature, output feature, m)."""
-    _, _, W_V, W_O = risk.shape.split(theta)
+    _, _, W_V, W_O = risk.shape._split(theta)
     return np.ascontiguousarray((W_V @ W_O).transpose(1, 2, 0))
 
 

@@ -7,11 +7,13 @@ itself, whatever the measure. Added to a risk (``R + Ridge(0.1)``) they bound th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from . import _validate as validate
-from .functional import Functional
+from .functional import Functional, Local
 from .measure import Measure
 
 __all__ = ["Anchor", "Ridge"]
@@ -44,13 +46,19 @@ class Anchor(Functional):
     lam: float
     a: np.ndarray
 
-    def __post_init__(self):
-        object.__setattr__(self, "lam", validate.positive(self.lam, "lam"))
-        object.__setattr__(self, "a", validate.frozen(validate.array(self.a, "a", ("D",))))
+    if TYPE_CHECKING:  # what may be given; the fields say what it becomes
 
-    def at(self, mu: Measure):
+        def __init__(self, lam: float, a: ArrayLike) -> None: ...
+
+    def __post_init__(self):
+        lam = validate.positive(self.lam, "lam", largest=validate.LARGEST)
+        object.__setattr__(self, "lam", lam)
+        a = validate.array(self.a, "a", ("D",), largest=validate.LARGEST)
+        object.__setattr__(self, "a", validate.frozen(a))
+
+    def at(self, mu: Measure) -> Local:
         """The potential; only its integral depends on ``mu``."""
-        validate.instance(mu, "mu", Measure)
+        validate.measure(mu, real=False, largest=validate.LARGEST)
         if mu.dim != len(self.a):
             raise ValueError(f"mu: expected atoms in R^{len(self.a)} as the anchor, got R^{mu.dim}")
         return _Potential(self.lam, self.a, mu)
@@ -79,11 +87,12 @@ class Ridge(Functional):
     lam: float
 
     def __post_init__(self):
-        object.__setattr__(self, "lam", validate.positive(self.lam, "lam"))
+        lam = validate.positive(self.lam, "lam", largest=validate.LARGEST)
+        object.__setattr__(self, "lam", lam)
 
-    def at(self, mu: Measure):
+    def at(self, mu: Measure) -> Local:
         """The potential; only its integral depends on ``mu``."""
-        validate.instance(mu, "mu", Measure)
+        validate.measure(mu, real=False, largest=validate.LARGEST)
         return _Centred(self.lam, np.zeros(mu.dim), mu)
 
 
@@ -98,13 +107,17 @@ class _Potential:
         return self.mu.weights @ self.first_variation(self.mu.atoms)
 
     def first_variation(self, x):
-        x = validate.array(x, "x", ("n", len(self.a)), allow_complex=True)
+        x = self._points(x)
         # a product, not a norm: the complex step needs an analytic function
         return self.lam / 2 * ((x - self.a) ** 2).sum(axis=1)
 
     def gradient(self, x):
-        x = validate.array(x, "x", ("n", len(self.a)), allow_complex=True)
+        x = self._points(x)
         return self.lam * (x - self.a)
+
+    def _points(self, x):
+        size, largest = ("n", len(self.a)), validate.LARGEST
+        return validate.array(x, "x", size, allow_complex=True, largest=largest)
 
 
 @dataclass(frozen=True)

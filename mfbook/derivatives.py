@@ -14,10 +14,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
 from . import _validate as validate
+from ._types import Seed
 from .attention import HeadShape
+
+#: Twelve entries are multiplied and the product is squared: up to this size that is finite.
+LARGEST = 1e10
 
 __all__ = [
     "DerivativeNorms",
@@ -28,7 +33,14 @@ __all__ = [
 ]
 
 
-def directional_derivatives(theta, h, X, W_U, shape: HeadShape, counts=None):
+def directional_derivatives(
+    theta: ArrayLike,
+    h: ArrayLike,
+    X: ArrayLike,
+    W_U: ArrayLike,
+    shape: HeadShape,
+    counts: ArrayLike | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     r"""Feature map at the last position and its first two derivatives along a direction.
 
     With scores :math:`s_u`, attention weights A and attended token :math:`m=\mathbb E_A[x]`, a head
@@ -48,7 +60,9 @@ def directional_derivatives(theta, h, X, W_U, shape: HeadShape, counts=None):
     X : array_like, shape (T, d) or (n, T, d)
         One sequence for all heads, or one for each; complex ones are allowed.
     W_U : array_like, shape (d, V)
+        Projection to the vocabulary.
     shape : HeadShape
+        Sizes of one head.
     counts : array_like, shape (T,) or (n, T), optional
         Token u stands for ``counts[u]`` equal tokens; any positive numbers. Default: ones.
 
@@ -70,14 +84,16 @@ def directional_derivatives(theta, h, X, W_U, shape: HeadShape, counts=None):
     >>> directional_derivatives(head, h, [[1.0]], [[1.0]], HeadShape(1, 1, 1))
     (array([[6.]]), array([[5.]]), array([[2.]]))
     """
-    theta = validate.array(theta, "theta", ("n", shape.size), allow_complex=True)
-    h = validate.array(h, "h", theta.shape, allow_complex=True)
-    sizes = ("T", shape.d) if np.ndim(X) == 2 else (len(theta), "T", shape.d)
-    X = validate.array(X, "X", sizes, allow_complex=True)
-    W_U = validate.array(W_U, "W_U", (shape.d, "V"))
+    validate.instance(shape, "shape", HeadShape)
+    size, largest = ("n", shape.size), LARGEST
+    theta = validate.array(theta, "theta", size, allow_complex=True, largest=largest)
+    h = validate.array(h, "h", theta.shape, allow_complex=True, largest=largest)
+    X = _tokens(X, len(theta), shape, allow_complex=True)
+    W_U = validate.array(W_U, "W_U", (shape.d, "V"), largest=largest)
     log_counts = 0.0
     if counts is not None:
-        sizes = X.shape[-2:-1] if np.ndim(counts) == 1 else (len(theta), X.shape[-2])
+        counts = validate.plain(counts, "counts")
+        sizes = X.shape[-2:-1] if counts.ndim == 1 else (len(theta), X.shape[-2])
         counts = validate.array(counts, "counts", sizes, allow_complex=True)
         if (counts.real <= 0).any():
             raise ValueError(f"counts: expected positive numbers, got {counts.real.min()}")
@@ -85,10 +101,17 @@ def directional_derivatives(theta, h, X, W_U, shape: HeadShape, counts=None):
     return _derivatives(theta, h, X, W_U, shape, log_counts)
 
 
+def _tokens(X, n, shape, allow_complex=False) -> np.ndarray:
+    """One sequence (T, d) for all heads, or one for each of n."""
+    X = validate.plain(X, "X")
+    sizes = ("T", shape.d) if X.ndim == 2 else (n, "T", shape.d)
+    return validate.array(X, "X", sizes, allow_complex=allow_complex, largest=LARGEST)
+
+
 def _derivatives(theta, h, X, W_U, shape, log_counts):
     """The formulas of :func:`directional_derivatives`, without checks."""
-    W_Q, W_K, W_V, W_O = shape.split(theta)
-    q, kappa, a, b = shape.split(h)
+    W_Q, W_K, W_V, W_O = shape._split(theta)
+    q, kappa, a, b = shape._split(h)
     query = X[..., -1:, :]
     tokens = np.swapaxes(X, -1, -2) / np.sqrt(shape.k)
 
@@ -133,7 +156,9 @@ class DerivativeNorms:
     share: np.ndarray
 
 
-def derivative_norms(theta, X, W_U, shape: HeadShape, *, iterations: int = 100) -> DerivativeNorms:
+def derivative_norms(
+    theta: ArrayLike, X: ArrayLike, W_U: ArrayLike, shape: HeadShape, *, iterations: int = 100
+) -> DerivativeNorms:
     r"""Operator norms of the first and second derivative of the feature map at given heads.
 
     The first is the largest singular value of the V × D Jacobian. The second is the maximum of
@@ -144,11 +169,20 @@ def derivative_norms(theta, X, W_U, shape: HeadShape, *, iterations: int = 100) 
     Parameters
     ----------
     theta : array_like, shape (n, D)
+        Heads.
     X : array_like, shape (T, d) or (n, T, d)
+        Tokens of one sequence, or of one for each head.
     W_U : array_like, shape (d, V)
+        Projection to the vocabulary.
     shape : HeadShape
+        Sizes of one head.
     iterations : int
         At most so many for the second derivative; it stops when no head gains any more.
+
+    Returns
+    -------
+    DerivativeNorms
+        For each head.
 
     Raises
     ------
@@ -161,8 +195,11 @@ def derivative_norms(theta, X, W_U, shape: HeadShape, *, iterations: int = 100) 
     >>> norms.value, norms.first, norms.second.round(12)
     (array([12.]), array([5.]), array([1.]))
     """
-    theta = validate.array(theta, "theta", ("n", shape.size))
+    validate.instance(shape, "shape", HeadShape)
+    theta = validate.array(theta, "theta", ("n", shape.size), largest=LARGEST)
     n, D = theta.shape
+    X = _tokens(X, n, shape)
+    W_U = validate.array(W_U, "W_U", (shape.d, "V"), largest=LARGEST)
     iterations = validate.count(iterations, "iterations")
     unit = np.eye(D)
 
@@ -170,7 +207,7 @@ def derivative_norms(theta, X, W_U, shape: HeadShape, *, iterations: int = 100) 
         """Derivatives of every head along every direction, (n, p, V) each."""
         p = len(directions)
         heads, h = np.repeat(theta, p, axis=0), np.tile(directions, (n, 1))
-        sequences = X if np.ndim(X) == 2 else np.repeat(X, p, axis=0)
+        sequences = X if X.ndim == 2 else np.repeat(X, p, axis=0)
         parts = directional_derivatives(heads, h, sequences, W_U, shape)
         return (part.reshape(n, p, -1) for part in parts)
 
@@ -239,7 +276,15 @@ class Extreme:
 
 
 def largest_derivative(
-    order: int, shape: HeadShape, r: float, rng, *, R_X=1.0, R_U=1.0, tokens=3, starts=8
+    order: int,
+    shape: HeadShape,
+    r: float,
+    rng: Seed,
+    *,
+    R_X: float = 1.0,
+    R_U: float = 1.0,
+    tokens: int = 3,
+    starts: int = 8,
 ) -> Extreme:
     r"""Search for the largest derivative of the feature map over all heads and all tokens.
 
@@ -255,6 +300,7 @@ def largest_derivative(
     order : int
         0, 1 or 2: the feature itself, its first or its second derivative.
     shape : HeadShape
+        Sizes of one head.
     r : float
         Radius of the four balls.
     rng : numpy.random.Generator or int
@@ -265,6 +311,11 @@ def largest_derivative(
         Number of distinct tokens.
     starts : int
         Number of searches.
+
+    Returns
+    -------
+    Extreme
+        The largest found, and where.
 
     Raises
     ------
@@ -280,8 +331,10 @@ def largest_derivative(
     order = validate.count(order, "order", least=0)
     if order > 2:
         raise ValueError(f"order: expected 0, 1 or 2, got {order}")
-    r, rng = validate.positive(r, "r"), validate.generator(rng)
-    R_X, R_U = validate.positive(R_X, "R_X"), validate.positive(R_U, "R_U")
+    validate.instance(shape, "shape", HeadShape)
+    r, rng = validate.positive(r, "r", largest=LARGEST), validate.generator(rng)
+    R_X = validate.positive(R_X, "R_X", largest=LARGEST)
+    R_U = validate.positive(R_U, "R_U", largest=LARGEST)
     T, starts = validate.count(tokens, "tokens"), validate.count(starts, "starts")
     D, d = shape.size, shape.d
     ends = np.cumsum([*shape.blocks, T * d, D, d])

@@ -8,16 +8,18 @@ all heads of all runs stand in one array, each run with its own data. The number
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 
 from . import _validate as validate
 from ._side_by_side import Pairs, Positions, empty
 from .attention import AttentionRisk, HeadShape
 from .flow.grid import step_numbers
-from .flow.learning_rate import as_profile
+from .flow.learning_rate import LearningRate, as_profile
 from .measure import Measure
 from .space import Euclidean
 
@@ -31,15 +33,15 @@ AHEAD = 32
 
 def sgd_ensemble(
     F: AttentionRisk,
-    atoms,
-    times,
+    atoms: ArrayLike,
+    times: ArrayLike,
     epsilon: float,
     rngs: Sequence,
     observe: Callable[[Measure], np.ndarray],
     *,
-    weights=None,
+    weights: ArrayLike | None = None,
     batch: int = 1,
-    xi=None,
+    xi: LearningRate | Callable | None = None,
     progress: bool = False,
 ) -> np.ndarray:
     r"""Independent runs of :func:`mfbook.flow.sgd`, advanced together; what is observed of each.
@@ -101,8 +103,7 @@ def sgd_ensemble(
     numbers, profile = step_numbers(times, epsilon, "epsilon"), as_profile(xi)
     if not np.iterable(rngs):
         raise TypeError(f"rngs: expected a sequence of generators or seeds, got {rngs!r}")
-    if not callable(observe):
-        raise TypeError(f"observe: expected a callable, got {observe!r}")
+    validate.function(observe, "observe")
     rngs = [validate.generator(rng, "rngs") for rng in rngs]
     if len(rngs) != R:
         raise ValueError(f"rngs: expected one for each of {R} runs, got {len(rngs)}")
@@ -118,14 +119,15 @@ def sgd_ensemble(
             theta, g = empty(2, atoms.shape[2], *atoms[runs].shape[:2])
             theta[:] = atoms[runs].transpose(2, 0, 1)
             kernel = _Kernel(F.W_U, F.shape, own, theta, g, batch, F.X.shape[1])
-            data = _data(F, rngs[runs], batch, steps)
-            rows = []
+            data: Iterator = _data(F, rngs[runs], batch, steps)
+            rows: list = []
             for n in range(steps + 1):
                 if first + n == numbers[len(rows)]:
                     rows.append(_observed(theta, own, observe, first + n))
                 if n < steps:
                     with np.errstate(over="ignore", invalid="ignore"):  # found when observed
-                        kernel.gradient(*next(data), rates[n])
+                        X, Y = next(data)
+                        kernel.gradient(X, Y, rates[n])
                         theta -= g
                     bar.update(theta.shape[1])
             seen.append(rows)
@@ -154,10 +156,20 @@ def _observed(theta, weights, observe, n) -> np.ndarray:
         raise FloatingPointError(f"a head is not finite after step {n}; smaller epsilon?")
     runs = [None] * theta.shape[1] if weights is None else weights
     measures = (Measure(theta[:, r].T, w) for r, w in enumerate(runs))
-    return np.array([observe(mu) for mu in measures], dtype=float)
+    return np.array([_numbers(observe(mu)) for mu in measures])
 
 
-def ensemble_gradient(theta, X, Y, W_U, shape) -> np.ndarray:
+def _numbers(value) -> np.ndarray:
+    """What ``observe`` returned, as floats; NaN is a number here."""
+    a = validate.plain(value, "observe")
+    if a.dtype.kind not in "biuf":
+        raise TypeError(f"observe: expected real numbers, got {value!r}")
+    return a.astype(float)
+
+
+def ensemble_gradient(
+    theta: np.ndarray, X: np.ndarray, Y: np.ndarray, W_U: np.ndarray, shape: HeadShape
+) -> np.ndarray:
     r"""Stochastic gradients (17) of many runs, each on its own sequences.
 
     .. math:: g_{r,m}=\frac1{bT}\sum_{s\le b}\sum_t\nabla\varphi_t(X_{r,s};\theta_{r,m})^\top
@@ -174,7 +186,9 @@ def ensemble_gradient(theta, X, Y, W_U, shape) -> np.ndarray:
     Y : array, shape (R, b, T, V)
         Labels.
     W_U : array, shape (d, V)
+        Projection to the vocabulary.
     shape : HeadShape
+        Sizes of one head.
 
     Returns
     -------
@@ -199,11 +213,11 @@ def ensemble_gradient(theta, X, Y, W_U, shape) -> np.ndarray:
     True
     """
     validate.instance(shape, "shape", HeadShape)
-    theta = validate.array(theta, "theta", (shape.size, "R", "M"))
+    theta = validate.array(theta, "theta", (shape.size, "R", "M"), largest=validate.LARGEST)
     _, R, M = theta.shape
-    X = validate.array(X, "X", (R, "b", "T", shape.d))
-    W_U = validate.array(W_U, "W_U", (shape.d, "V"))
-    Y = validate.array(Y, "Y", (*X.shape[:3], W_U.shape[1]))
+    X = validate.array(X, "X", (R, "b", "T", shape.d), largest=validate.LARGEST)
+    W_U = validate.array(W_U, "W_U", (shape.d, "V"), largest=validate.LARGEST)
+    Y = validate.array(Y, "Y", (*X.shape[:3], W_U.shape[1]), largest=validate.LARGEST)
     G = np.empty(theta.shape)
     for r in _together(R, M):
         kernel = _Kernel(W_U, shape, None, theta[:, r], G[:, r], *X.shape[1:3])
@@ -226,7 +240,7 @@ class _Kernel:
         block = Pairs if 1 < T and (T - 1) * shape.d <= 32 else Positions
         parts = (slice(i, min(i + BLOCK, M)) for i in range(0, M, BLOCK))
         w = np.full(theta.shape[1:], 1 / M) if weights is None else weights
-        self.blocks = [block(shape, theta[..., m], out[..., m], w[:, m], b, T) for m in parts]
+        self.blocks: Any = [block(shape, theta[..., m], out[..., m], w[:, m], b, T) for m in parts]
 
     def gradient(self, X, Y, rate=1.0):
         """``rate`` times the stochastic gradients, for tokens (R, b, T, d) and labels."""

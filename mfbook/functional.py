@@ -13,15 +13,17 @@ measure only once (for attention heads: the logits and the residual) is computed
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
 from . import _validate as validate
+from ._types import Seed
 from .measure import Measure, mixture
-from .space import Euclidean
+from .space import Euclidean, Space
 
 __all__ = ["Combination", "Functional", "FunctionalCheck", "Local", "Minimum", "check_functional"]
 
@@ -37,7 +39,9 @@ class Local(Protocol):
     of the (tangential) gradients at all atoms in all atoms, and b is tangent, shape (n, D).
     """
 
-    value: float
+    @property
+    def value(self) -> float:
+        """The functional at the measure."""
 
     def first_variation(self, x: np.ndarray) -> np.ndarray:
         """Values at the points ``x``, shape (n, D) to (n,)."""
@@ -53,6 +57,26 @@ class Minimum:
     ``value`` is attained at ``point``, so it bounds the minimum from above. ``lower_bound`` is
     proved and bounds it from below (minus infinity where nothing is proved). ``converged`` says
     whether the local searches met their tolerance.
+
+    Attributes
+    ----------
+    point : array, shape (D,)
+        Where the least value was found.
+    value : float
+        The value there: an upper bound.
+    lower_bound : float
+        What no point is below.
+    converged : bool
+        Whether the searches met their tolerance.
+    evaluations : int
+        Points at which the first variation was computed.
+
+    Examples
+    --------
+    >>> from mfbook.sphere import SphereEnergy
+    >>> found = SphereEnergy(1.0).at(Measure([[1.0, 0.0]])).minimise(rng=0)
+    >>> found.point.round(6) + 0.0, found.converged, bool(found.lower_bound <= found.value)
+    (array([-1.,  0.]), True, True)
     """
 
     point: np.ndarray
@@ -66,15 +90,34 @@ class Functional:
     """Conveniences for anything with ``at(mu)``: calls, sums, multiples, a change of space.
 
     A subclass defines ``at`` and, if it has data, ``sample``. ``space`` defaults to all of R^D.
+
+    Examples
+    --------
+    >>> from mfbook.confinement import Ridge
+    >>> F, mu = Ridge(2.0), Measure([[1.0], [3.0]])
+    >>> float(F(mu)), F.first_variation(mu.atoms, mu), F.gradient(mu.atoms, mu).ravel()
+    (5.0, array([1., 9.]), array([2., 6.]))
+    >>> local = F.at(mu)
+    >>> isinstance(local, Local), bool(local.value == F(mu))
+    (True, True)
+    >>> value, slope = F.over_weights(mu.atoms)(mu.weights)
+    >>> bool((slope == local.first_variation(mu.atoms)).all())
+    True
+
+    Without data every sample is the functional itself; ``on`` confines atoms:
+
+    >>> from mfbook.space import Ball
+    >>> F.sample(0, n=8) is F, F.on(Ball(3.0, (1,))).space
+    (True, Ball(radius=3.0, blocks=(1,)))
     """
 
-    space = Euclidean()
+    space: Space = Euclidean()
 
     def at(self, mu: Measure) -> Local:
         """Everything that needs ``mu`` only once."""
         raise NotImplementedError(f"{type(self).__name__} does not define at(mu)")
 
-    def sample(self, rng, n: int) -> Functional:
+    def sample(self, rng: Seed, n: int) -> Functional:
         """Return an unbiased random copy made from n fresh samples; without data: itself."""
         return self
 
@@ -82,16 +125,19 @@ class Functional:
         """Value F(mu)."""
         return self.at(mu).value
 
-    def first_variation(self, x, mu: Measure) -> np.ndarray:
+    def first_variation(self, x: np.ndarray, mu: Measure) -> np.ndarray:
         """First variation of F at ``mu``, at the points ``x`` of shape (n, D); shape (n,)."""
         return self.at(mu).first_variation(x)
 
-    def gradient(self, x, mu: Measure) -> np.ndarray:
+    def gradient(self, x: np.ndarray, mu: Measure) -> np.ndarray:
         """Gradient in ``x`` of the first variation at ``mu``; shape (n, D)."""
         return self.at(mu).gradient(x)
 
-    def over_weights(self, atoms):
+    def over_weights(self, atoms: np.ndarray) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
         """Return the function ``w -> (F, dF/dw)`` of the weights at fixed atoms (n, D)."""
+        atoms = validate.array(atoms, "atoms", ("n", "D"), allow_complex=True)
+        with validate.naming("atoms"):
+            self.at(Measure(atoms))  # refuses atoms of another dimension
 
         def evaluate(w):
             local = self.at(Measure(atoms, w))
@@ -99,29 +145,29 @@ class Functional:
 
         return evaluate
 
-    def on(self, space) -> Combination:
+    def on(self, space: Space) -> Combination:
         """Return the same functional with atoms confined to ``space``."""
         return Combination(((1.0, self),), space)
 
-    def __add__(self, other):
+    def __add__(self, other: Functional) -> Combination:
         return Combination(((1.0, self), (1.0, other))) if _is_functional(other) else NotImplemented
 
-    def __sub__(self, other):
+    def __sub__(self, other: Functional) -> Combination:
         if not _is_functional(other):
             return NotImplemented
         return Combination(((1.0, self), (-1.0, other)))
 
-    def __mul__(self, a):
+    def __mul__(self, a: float) -> Combination:
         return Combination(((a, self),)) if np.isscalar(a) else NotImplemented
 
     __rmul__ = __mul__
 
-    def __neg__(self):
+    def __neg__(self) -> Combination:
         return Combination(((-1.0, self),))
 
 
 def _is_functional(F) -> bool:
-    return callable(getattr(F, "at", None))
+    return callable(getattr(F, "at", None)) and not isinstance(F, type)
 
 
 @dataclass(frozen=True)
@@ -150,25 +196,37 @@ class Combination(Functional):
     >>> F = Ridge(1.0) + 2 * Ridge(0.5)
     >>> float(F(Measure([[1.0], [3.0]])))
     5.0
+    >>> len(Combination(((1.0, F), (0.5, Ridge(2.0)))).terms)
+    3
     """
 
     terms: tuple
-    space: object = None
+    space: Space = None  # type: ignore[assignment]
+
+    if TYPE_CHECKING:  # what may be given; the fields say what it becomes
+
+        def __init__(self, terms: tuple, space: Space | None = None) -> None: ...
 
     def __post_init__(self):
-        if not self.terms:
+        try:
+            terms = tuple((a, F) for a, F in self.terms)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"terms: expected pairs of a number and a functional, got {self.terms!r}"
+            ) from None
+        if not terms:
             raise ValueError("terms: expected at least one functional, got none")
         flat = []
-        for a, F in self.terms:
+        for a, F in terms:
             if not _is_functional(F):
                 raise TypeError(f"terms: expected functionals with at(mu), got {F!r}")
-            if isinstance(a, bool) or not isinstance(a, Real) or not np.isfinite(a):
+            if isinstance(a, bool) or not isinstance(a, Real) or not np.isfinite(float(a)):
                 raise TypeError(f"terms: expected finite real coefficients, got {a!r}")
             inner = F.terms if isinstance(F, Combination) else ((1.0, F),)
             flat += [(float(a) * b, G) for b, G in inner]
         space = self.space
         if space is None:
-            spaces = [F.space for _, F in self.terms if not isinstance(F.space, Euclidean)]
+            spaces = [F.space for _, F in terms if not isinstance(F.space, Euclidean)]
             if any(other != spaces[0] for other in spaces):
                 raise ValueError(f"terms: expected one space, got {spaces}")
             space = spaces[0] if spaces else Euclidean()
@@ -180,7 +238,7 @@ class Combination(Functional):
         """Every term at ``mu``."""
         return _CombinationLocal(tuple((a, F.at(mu)) for a, F in self.terms), self.space)
 
-    def over_weights(self, atoms):
+    def over_weights(self, atoms: np.ndarray) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
         """Every term as a function of the weights."""
         terms = [(a, F.over_weights(atoms)) for a, F in self.terms]
 
@@ -190,7 +248,7 @@ class Combination(Functional):
 
         return evaluate
 
-    def sample(self, rng, n: int) -> Combination:
+    def sample(self, rng: Seed, n: int) -> Combination:
         """Every term sampled from the same generator, one after the other."""
         rng = validate.generator(rng)
         return Combination(tuple((a, F.sample(rng, n)) for a, F in self.terms), self.space)
@@ -265,7 +323,9 @@ class FunctionalCheck:
         return all(e <= self.tolerance for e in errors)
 
 
-def check_functional(F, mu: Measure, rng, *, step: float = 1e-5, tolerance: float = 1e-6):
+def check_functional(
+    F: Functional, mu: Measure, rng: Seed, *, step: float = 1e-5, tolerance: float = 1e-6
+) -> FunctionalCheck:
     r"""Test that a functional, its first variation and its gradient belong together.
 
     Four independent derivatives are compared: central differences of :math:`F` along a mixture
@@ -303,12 +363,12 @@ def check_functional(F, mu: Measure, rng, *, step: float = 1e-5, tolerance: floa
     >>> check_functional(Ridge(0.5), Measure([[1.0, 2.0], [0.0, 1.0]]), rng=0).ok
     True
     """
-    rng = validate.generator(rng)
+    validate.functional(F)
+    rng, tolerance = validate.generator(rng), validate.positive(tolerance, "tolerance")
     step = validate.positive(step, "step")
     if step > 0.5:
         raise ValueError(f"step: expected a number in (0, 1/2], got {step}")
-    if np.iscomplexobj(validate.instance(mu, "mu", Measure).atoms):
-        raise TypeError("mu: expected real atoms, got complex ones")
+    validate.measure(mu, largest=validate.LARGEST)
     space, x = F.space, mu.atoms
 
     # a second measure nearby, and the derivative in the middle of the segment between the two
@@ -324,7 +384,8 @@ def check_functional(F, mu: Measure, rng, *, step: float = 1e-5, tolerance: floa
     v = -space.tangent(x, -v)  # on the boundary of a ball: along it, so that -v is allowed too
     gradient = local.gradient(x)
     stated = (gradient * v).sum(axis=1)
-    size = np.linalg.norm(space.tangent(x, gradient), axis=1) * np.linalg.norm(v, axis=1)
+    along = space.tangent(x, gradient) if np.isfinite(gradient).all() else gradient
+    size = np.linalg.norm(along, axis=1) * np.linalg.norm(v, axis=1)
     up, down = (local.first_variation(space.retract(x, s * step * v)) for s in (1, -1))
     gradient_error = _relative((up - down) / (2 * step), stated, size)
 

@@ -13,16 +13,26 @@ so :math:`\operatorname{Var}_\mu(\psi_t)/M` is the variance of one draw to leadi
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.integrate import solve_ivp
 
 from . import _validate as validate
 from .flow import gradient_flow
+from .functional import Functional
 from .measure import Measure
+from .transport import TestFunction
 
 __all__ = ["influence"]
 
 
-def influence(F, mu: Measure, times, terminal=None, *, rtol: float = 1e-6) -> np.ndarray:
+def influence(
+    F: Functional,
+    mu: Measure,
+    times: ArrayLike,
+    terminal: TestFunction | None = None,
+    *,
+    rtol: float = 1e-6,
+) -> np.ndarray:
     r"""First variation at ``mu`` of a quantity of the gradient flow at each of several times.
 
     With the velocity Jacobian :math:`(\mathcal Jq)_i=\nabla^2\delta F(\theta_i)q_i

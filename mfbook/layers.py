@@ -25,10 +25,22 @@ from .measure import Measure
 __all__ = ["TwoLayerRisk", "label", "unlabel"]
 
 
-def label(first, second) -> np.ndarray:
+def label(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Labelled atoms (m + n, 1 + D) from heads of layer 1 (m, D) and of layer 2 (n, D).
 
     The label is the sign of coordinate 0: -1 for layer 1, +1 for layer 2.
+
+    Parameters
+    ----------
+    first : array_like, shape (m, D)
+        Heads of the first layer.
+    second : array_like, shape (n, D)
+        Heads of the second.
+
+    Returns
+    -------
+    array
+        Of the atoms of both layers.
 
     Examples
     --------
@@ -43,8 +55,18 @@ def label(first, second) -> np.ndarray:
     return np.column_stack([signs, heads])
 
 
-def unlabel(atoms) -> tuple[np.ndarray, np.ndarray]:
+def unlabel(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Heads of layer 1 and of layer 2 from labelled atoms; the inverse of :func:`label`.
+
+    Parameters
+    ----------
+    atoms : array_like, shape (n, 1 + D)
+        With labels.
+
+    Returns
+    -------
+    tuple of array
+        Heads of the first layer, and of the second.
 
     Examples
     --------
@@ -54,6 +76,10 @@ def unlabel(atoms) -> tuple[np.ndarray, np.ndarray]:
     atoms = validate.array(atoms, "atoms", ("n", "1 + D"), allow_complex=True)
     upper = atoms[:, 0].real > 0
     return atoms[~upper, 1:], atoms[upper, 1:]
+
+
+#: Ten entries are multiplied after two layers: up to this size the product is a finite number.
+LARGEST = 1e20
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,15 +125,15 @@ class TwoLayerRisk(Functional):
 
     def __post_init__(self):
         validate.instance(self.shape, "shape", HeadShape)
-        X = validate.array(self.X, "X", ("S", "T", self.shape.d))
-        W_U = validate.array(self.W_U, "W_U", (self.shape.d, "V"))
+        X = validate.array(self.X, "X", ("S", "T", self.shape.d), largest=LARGEST)
+        W_U = validate.array(self.W_U, "W_U", (self.shape.d, "V"), largest=LARGEST)
         Y = validate.probabilities(self.Y, "Y", (*X.shape[:2], W_U.shape[1]))
         for name, value in (("X", X), ("Y", Y), ("W_U", W_U)):
             object.__setattr__(self, name, validate.frozen(value))
 
     def at(self, mu: Measure) -> TwoLayerLocal:
         """Tokens after layer 1, logits, and what the loss asks of both, computed once."""
-        validate.instance(mu, "mu", Measure)
+        validate.measure(mu, real=False, largest=LARGEST)
         if mu.dim != 1 + self.shape.size:
             raise ValueError(
                 f"mu: expected labelled heads in R^{1 + self.shape.size} for {self.shape}, "
@@ -148,7 +174,8 @@ class TwoLayerLocal:
 
     def _layers(self, x):
         """For each layer: which points stand in it, the layer, and its dual."""
-        x = validate.array(x, "x", ("n", 1 + self.risk.shape.size), allow_complex=True)
+        size = ("n", 1 + self.risk.shape.size)
+        x = validate.array(x, "x", size, allow_complex=True, largest=LARGEST)
         upper = x[:, 0].real > 0
         for here, X, dual in zip((~upper, upper), (self.risk.X, self.tokens), self.duals,
                                  strict=True):  # fmt: skip
@@ -176,7 +203,7 @@ class _Layer:
 
     def __init__(self, theta, X, shape):
         self.shape, self.X = shape, X
-        self.W_Q, self.W_K, self.W_V, self.W_O = shape.split(theta)
+        self.W_Q, self.W_K, self.W_V, self.W_O = shape._split(theta)
         self.C = self.W_V @ self.W_O
         self.queries, self.keys = X @ self.W_Q[:, None], X @ self.W_K[:, None]
         scores = self.queries @ self.keys.swapaxes(-1, -2) / np.sqrt(shape.k)
@@ -193,7 +220,8 @@ class _Layer:
     def correlation(self, dual):
         """Sum over tokens of (A X)_t dual_t^T, shape (n, d, d)."""
         n, d = len(self.C), self.X.shape[2]
-        return self.attended.reshape(n, -1, d).swapaxes(1, 2) @ dual.reshape(-1, d)
+        dual = dual.reshape(-1, d)
+        return self.attended.reshape(n, len(dual), d).swapaxes(1, 2) @ dual
 
     def _pull_scores(self, dual):
         """Derivative in what is attended (n, S, T, d) and in the scores (n, S, T, T)."""
@@ -207,12 +235,13 @@ class _Layer:
         _, dS = self._pull_scores(dual)
         dC = self.correlation(dual)
         x = self.X.swapaxes(1, 2)
-        return self.shape.join(
+        parts = (
             (x @ (dS @ self.keys)).sum(axis=1),
             (x @ (dS.swapaxes(2, 3) @ self.queries)).sum(axis=1),
             dC @ self.W_O.swapaxes(1, 2),
             self.W_V.swapaxes(1, 2) @ dC,
         )
+        return self.shape._join(parts)
 
     def pull_tokens(self, dual):
         """Gradient of :meth:`value` in the tokens, shape (n, S, T, d)."""

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from . import _validate as validate
+from ._types import Seed
 
 __all__ = ["Measure", "mixture"]
 
@@ -51,7 +54,11 @@ class Measure:
     """
 
     atoms: np.ndarray
-    weights: np.ndarray = None
+    weights: np.ndarray = None  # type: ignore[assignment]
+
+    if TYPE_CHECKING:  # what may be given; the fields say what it becomes
+
+        def __init__(self, atoms: ArrayLike, weights: ArrayLike | None = None) -> None: ...
 
     def __post_init__(self):
         atoms = validate.array(self.atoms, "atoms", ("n", "D"), allow_complex=True)
@@ -78,13 +85,18 @@ class Measure:
         return self.atoms.shape[1]
 
     @staticmethod
-    def dirac(theta) -> Measure:
+    def dirac(theta: ArrayLike) -> Measure:
         r"""Point mass :math:`\delta_\theta`.
 
         Parameters
         ----------
         theta : array_like, shape (D,)
             The atom.
+
+        Returns
+        -------
+        Measure
+            With one atom.
 
         Examples
         --------
@@ -93,7 +105,7 @@ class Measure:
         """
         return Measure(validate.array(theta, "theta", ("D",), allow_complex=True)[None])
 
-    def integrate(self, values) -> np.ndarray:
+    def integrate(self, values: ArrayLike) -> np.ndarray:
         r"""Integral :math:`\int f\,d\mu=\sum_i w_i f(\theta_i)`.
 
         Parameters
@@ -126,6 +138,11 @@ class Measure:
         g : callable
             Takes all atoms, shape (n, D), and returns as many, shape (n, E).
 
+        Returns
+        -------
+        Measure
+            With the same weights.
+
         Raises
         ------
         ValueError
@@ -136,10 +153,11 @@ class Measure:
         >>> Measure([[1.0], [3.0]]).map(lambda x: x + 1).atoms.ravel()
         array([2., 4.])
         """
+        validate.function(g, "g")
         moved = validate.array(g(self.atoms), "g(atoms)", (self.size, "E"), allow_complex=True)
         return Measure(moved, self.weights)
 
-    def resample(self, rng, n: int) -> Measure:
+    def resample(self, rng: Seed, n: int) -> Measure:
         r"""Empirical measure :math:`\hat\mu_n` of n independent draws from :math:`\mu`.
 
         Parameters
@@ -148,6 +166,11 @@ class Measure:
             Source of randomness, or a seed.
         n : int
             Number of draws, at least 1.
+
+        Returns
+        -------
+        Measure
+            With n atoms of equal weight.
 
         Examples
         --------
@@ -168,6 +191,11 @@ class Measure:
         ----------
         tolerance : float
             Euclidean distance, at least 0.
+
+        Returns
+        -------
+        Measure
+            With no more atoms than before.
 
         Raises
         ------
@@ -191,13 +219,19 @@ class Measure:
             rank = np.argsort(np.argsort(first))
             label, n = rank[inverse.ravel()], len(first)
             return Measure(atoms[np.sort(first)], np.bincount(label, weights, n))
-        pairs = cKDTree(atoms).query_pairs(tolerance, output_type="ndarray")
+        # a power of two, which is exact: squares of distances neither overflow nor vanish
+        exponent = -int(np.frexp(np.abs(atoms).max())[1])
+        with np.errstate(over="ignore"):
+            reach = min(float(np.ldexp(tolerance, exponent)), 4 * self.dim)
+        tree = cKDTree(np.ldexp(atoms, exponent))
+        pairs = tree.query_pairs(reach, output_type="ndarray")
         graph = csr_array((np.ones(len(pairs)), pairs.T), shape=(len(atoms),) * 2)
         n, label = connected_components(graph, directed=False)
         mass = np.bincount(label, weights, n)
         centre = np.zeros((n, self.dim))
-        np.add.at(centre, label, weights[:, None] * atoms)
-        return Measure(centre / mass[:, None], mass)
+        # shares of the mass of an atom: products of tiny weights and positions would vanish
+        np.add.at(centre, label, (weights / mass[label])[:, None] * atoms)
+        return Measure(centre, mass)
 
 
 def mixture(mu: Measure, nu: Measure, s: float) -> Measure:
@@ -209,6 +243,11 @@ def mixture(mu: Measure, nu: Measure, s: float) -> Measure:
         With atoms in the same space.
     s : float
         In [0, 1].
+
+    Returns
+    -------
+    Measure
+        With the atoms of both.
 
     Raises
     ------

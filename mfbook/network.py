@@ -11,12 +11,15 @@ equal atoms. Neurons take the place that heads have in :mod:`mfbook.attention`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from . import _validate as validate
+from ._types import Seed
 from .functional import Functional
 from .measure import Measure
 from .sphere.activations import Activation, activation
@@ -27,7 +30,7 @@ __all__ = ["TwoLayerLocal", "TwoLayerRisk", "neurons"]
 BLOCK = 2**20
 
 
-def neurons(theta, X, sigma="tanh") -> np.ndarray:
+def neurons(theta: ArrayLike, X: ArrayLike, sigma: str | Activation = "tanh") -> np.ndarray:
     r"""Answers :math:`a\,\sigma(\langle w,x\rangle+b)` of neurons on inputs.
 
     Parameters
@@ -53,9 +56,12 @@ def neurons(theta, X, sigma="tanh") -> np.ndarray:
     >>> neurons([[2.0, 1.0, -1.0]], [[0.0], [1.0], [3.0]], "relu")
     array([[0., 0., 4.]])
     """
-    X = validate.array(X, "X", ("n", "d"))
-    theta = validate.array(theta, "theta", ("m", X.shape[1] + 2), allow_complex=True)
-    return theta[:, :1] * activation(sigma).sigma(_scores(theta, X))
+    X = validate.array(X, "X", ("n", "d"), largest=validate.LARGEST)
+    size = ("m", X.shape[1] + 2)
+    theta = validate.array(theta, "theta", size, allow_complex=True)
+    sigma = activation(sigma)
+    with validate.bounded("theta"):
+        return theta[:, :1] * sigma.sigma(_scores(theta, X))
 
 
 def _scores(theta, X) -> np.ndarray:
@@ -114,11 +120,17 @@ class TwoLayerRisk(Functional):
 
     X: np.ndarray
     Y: np.ndarray
-    activation: Activation = "tanh"
+    activation: Activation = "tanh"  # type: ignore[assignment]
+
+    if TYPE_CHECKING:  # what may be given; the fields say what it becomes
+
+        def __init__(
+            self, X: ArrayLike, Y: ArrayLike, activation: Activation | str = "tanh"
+        ) -> None: ...
 
     def __post_init__(self):
-        X = validate.array(self.X, "X", ("n", "d"))
-        Y = validate.array(self.Y, "Y", (len(X),))
+        X = validate.array(self.X, "X", ("n", "d"), largest=validate.LARGEST)
+        Y = validate.array(self.Y, "Y", (len(X),), largest=validate.LARGEST)
         object.__setattr__(self, "X", validate.frozen(X.astype(np.float64)))
         object.__setattr__(self, "Y", validate.frozen(Y.astype(np.float64)))
         object.__setattr__(self, "activation", activation(self.activation))
@@ -129,23 +141,28 @@ class TwoLayerRisk(Functional):
 
     def at(self, mu: Measure) -> TwoLayerLocal:
         """Output and residual at ``mu``, computed once."""
-        validate.instance(mu, "mu", Measure)
+        validate.measure(mu, real=False)
         if mu.dim != self.X.shape[1] + 2:
             raise ValueError(
                 f"mu: expected neurons (a, w, b) in R^{self.X.shape[1] + 2} for inputs in "
                 f"R^{self.X.shape[1]}, got R^{mu.dim}"
             )
         f = np.zeros(len(self.X), np.result_type(mu.atoms, self.X))
-        for block, s in self._blocks(mu.atoms):
-            f += (mu.weights[block] * mu.atoms[block, 0]) @ self.activation.sigma(s)
+        with validate.bounded("mu"):
+            for block, s in self._blocks(mu.atoms):
+                f += (mu.weights[block] * mu.atoms[block, 0]) @ self.activation.sigma(s)
         return TwoLayerLocal(self, f)
 
     def output(self, mu: Measure) -> np.ndarray:
         r"""Output :math:`f(x_i;\mu)` on the data, shape (n,)."""
         return self.at(mu).output
 
-    def over_weights(self, atoms):
+    def over_weights(self, atoms: np.ndarray) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
         """Return the function ``w -> (L, dL/dw)`` of the weights; the neurons answer once."""
+        size = ("m", self.X.shape[1] + 2)
+        atoms = validate.array(atoms, "atoms", size, allow_complex=True)
+        with validate.naming("atoms"):
+            self(Measure(atoms))  # refuses numbers that are too large
         answers = neurons(atoms, self.X, self.activation)
 
         def evaluate(w):
@@ -154,14 +171,20 @@ class TwoLayerRisk(Functional):
 
         return evaluate
 
-    def sample(self, rng, n: int) -> TwoLayerRisk:
+    def sample(self, rng: Seed, n: int) -> TwoLayerRisk:
         """Return the loss of n data drawn with replacement.
 
         Parameters
         ----------
         rng : numpy.random.Generator or int
+            Source of randomness, or a seed.
         n : int
             At least 1.
+
+        Returns
+        -------
+        TwoLayerRisk
+            Of these points.
         """
         rng, n = validate.generator(rng), validate.count(n, "n")
         index = rng.integers(len(self.X), size=n)
@@ -184,6 +207,14 @@ class TwoLayerLocal:
     risk : TwoLayerRisk
     output : array, shape (n,)
         What the network answers on the data.
+
+    Examples
+    --------
+    >>> local = TwoLayerRisk([[0.0], [1.0]], [1.0, 3.0]).at(Measure([[0.0, 0.0, 0.0]]))
+    >>> float(local.value), local.residual
+    (2.5, array([-1., -3.]))
+    >>> local.first_variation([[2.0, 0.0, 0.0], [1.0, 0.0, 1.0]]).round(4)
+    array([ 0.    , -1.5232])
     """
 
     risk: TwoLayerRisk
@@ -198,26 +229,26 @@ class TwoLayerLocal:
     def value(self) -> float:
         """Loss."""
         r = self.residual  # a product, not an absolute value: complex steps go through it
-        return (r * r).mean() / 2
+        with validate.bounded("mu"):
+            return (r * r).mean() / 2
 
-    def first_variation(self, x) -> np.ndarray:
+    def first_variation(self, x: np.ndarray) -> np.ndarray:
         """First variation at neurons x (n, d + 2), against the measure; shape (n,)."""
         x, r = self._points(x)
-        return np.concatenate(
-            [x[block, 0] * (self.risk.activation.sigma(s) @ r) for block, s in self.risk._blocks(x)]
-        )
+        sigma = self.risk.activation.sigma
+        with validate.bounded("x"):
+            parts = [x[block, 0] * (sigma(s) @ r) for block, s in self.risk._blocks(x)]
+        return np.concatenate(parts)
 
-    def gradient(self, x) -> np.ndarray:
+    def gradient(self, x: np.ndarray) -> np.ndarray:
         """Gradient of the first variation in x; shape (n, d + 2)."""
         x, r = self._points(x)
-        parts = []
-        for block, s in self.risk._blocks(x):
-            slope = x[block, :1] * self.risk.activation.slope(s) * r
-            parts.append(
-                np.column_stack(
-                    [self.risk.activation.sigma(s) @ r, slope @ self.risk.X, slope.sum(axis=1)]
-                )
-            )
+        f, parts = self.risk.activation, []
+        with validate.bounded("x"):
+            for block, s in self.risk._blocks(x):
+                slope = x[block, :1] * f.slope(s) * r
+                rest = slope @ self.risk.X, slope.sum(axis=1)
+                parts.append(np.column_stack([f.sigma(s) @ r, *rest]))
         return np.concatenate(parts)
 
     def _points(self, x) -> tuple[np.ndarray, np.ndarray]:

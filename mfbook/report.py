@@ -10,9 +10,11 @@ from __future__ import annotations
 import html
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from . import _validate as validate
 
 __all__ = ["Check", "Row", "at_least", "at_most", "check", "equal", "show", "table"]
 
@@ -61,7 +63,24 @@ def _grid(header, rows) -> tuple[str, str]:
 
 
 def show(text: str, markup: str, data: Mapping | None = None) -> None:
-    """Display one output in every form at once (text in a terminal, HTML on a page)."""
+    """Display one output in every form at once (text in a terminal, HTML on a page).
+
+    Parameters
+    ----------
+    text, markup : str
+        The output as text and as HTML.
+    data : mapping, optional
+        The output as data.
+
+    Examples
+    --------
+    >>> show("two words", "<b>two words</b>")
+    two words
+    """
+    validate.instance(text, "text", str)
+    validate.instance(markup, "markup", str)
+    if data is not None:
+        validate.instance(data, "data", Mapping)
     try:
         from IPython import get_ipython
     except ImportError:
@@ -71,13 +90,13 @@ def show(text: str, markup: str, data: Mapping | None = None) -> None:
         return
     from IPython.display import display
 
-    bundle = {"text/plain": text, "text/html": markup}
+    bundle: dict[str, object] = {"text/plain": text, "text/html": markup}
     if data is not None:
         bundle[MIME] = dict(data)
     display(bundle, raw=True)
 
 
-def table(rows, caption: str = "") -> None:
+def table(rows: Mapping | Sequence[Mapping], caption: str = "") -> None:
     """Print a small table.
 
     Parameters
@@ -100,7 +119,8 @@ def table(rows, caption: str = "") -> None:
     4   0.25
     16  0.0625
     """
-    rows = [rows] if isinstance(rows, Mapping) else list(rows)
+    validate.instance(caption, "caption", str)
+    rows = [rows] if isinstance(rows, Mapping) else validate.items(rows, "rows")
     if not rows:
         raise ValueError("rows: expected at least one row, got none")
     for i, row in enumerate(rows):
@@ -120,6 +140,17 @@ class Row:
     """One comparison: a measured number against the number that a statement gives.
 
     ``relation`` is ``"<="``, ``">="`` or ``"="``; ``tolerance`` is absolute.
+
+    Attributes
+    ----------
+    what : str
+        What is compared.
+    measured, reference : float
+        The two sides.
+    relation : str
+        ``"<="``, ``">="`` or ``"="``.
+    tolerance : float
+        Absolute.
     """
 
     what: str
@@ -128,10 +159,22 @@ class Row:
     reference: float
     tolerance: float = 0.0
 
+    def __post_init__(self):
+        validate.instance(self.what, "what", str)
+        if not isinstance(self.relation, str) or self.relation not in ("<=", ">=", "="):
+            raise ValueError(f"relation: expected '<=', '>=' or '=', got {self.relation!r}")
+        numbers = {
+            "measured": _float(self.measured, "measured"),
+            "reference": _float(self.reference, "reference"),
+            "tolerance": _float(self.tolerance, "tolerance"),
+        }
+        for name, value in numbers.items():
+            object.__setattr__(self, name, value)
+
     @property
     def holds(self) -> bool:
         """Whether the comparison is true. A number that is not finite never passes."""
-        if not (math.isfinite(self.measured) and math.isfinite(self.reference)):
+        if not all(map(math.isfinite, (self.measured, self.reference, self.tolerance))):
             return False
         excess = self.measured - self.reference
         if self.relation == "<=":
@@ -156,42 +199,111 @@ class Row:
         return top / bottom if bottom > 1e-9 and 0 <= top < math.inf else None
 
 
-def at_most(what: str, measured, bound, tolerance: float = 0.0) -> Row:
+def at_most(what: str, measured: float, bound: float, tolerance: float = 0.0) -> Row:
     """Row stating that ``measured <= bound`` (up to an absolute ``tolerance``).
+
+    Parameters
+    ----------
+    what : str
+        What is compared.
+    measured, bound : float
+        The two sides.
+    tolerance : float
+        Absolute.
+
+    Returns
+    -------
+    Row
+        For :func:`check`.
 
     Examples
     --------
     >>> at_most("eigenvalue", 0.498, 0.5).ratio
     1.0040160642570282
     """
-    return Row(what, float(measured), "<=", float(bound), float(tolerance))
+    return Row(what, measured, "<=", _float(bound, "bound"), tolerance)
 
 
-def at_least(what: str, measured, bound, tolerance: float = 0.0) -> Row:
+def at_least(what: str, measured: float, bound: float, tolerance: float = 0.0) -> Row:
     """Row stating that ``measured >= bound`` (up to an absolute ``tolerance``).
+
+    Parameters
+    ----------
+    what : str
+        What is compared.
+    measured, bound : float
+        The two sides.
+    tolerance : float
+        Absolute.
+
+    Returns
+    -------
+    Row
+        For :func:`check`.
 
     Examples
     --------
     >>> at_least("eigenvalue", -1e-17, 0.0).holds, at_least("gap", 0.1, 0.0).holds
     (False, True)
     """
-    return Row(what, float(measured), ">=", float(bound), float(tolerance))
+    return Row(what, measured, ">=", _float(bound, "bound"), tolerance)
 
 
-def equal(what: str, measured, expected, tolerance: float) -> Row:
+def equal(what: str, measured: float, expected: float, tolerance: float) -> Row:
     """Row stating that ``|measured - expected| <= tolerance``.
+
+    Parameters
+    ----------
+    what : str
+        What is compared.
+    measured, expected : float
+        The two sides.
+    tolerance : float
+        Absolute.
+
+    Returns
+    -------
+    Row
+        For :func:`check`.
 
     Examples
     --------
     >>> equal("slope", 1.003, 1.0, tolerance=0.01).holds
     True
     """
-    return Row(what, float(measured), "=", float(expected), float(tolerance))
+    return Row(what, measured, "=", _float(expected, "expected"), tolerance)
+
+
+def _float(value, name: str) -> float:
+    """A number, NaN and infinity and truth values included."""
+    value = value.item() if getattr(value, "shape", None) == () else value  # numpy scalars
+    return float(value) if isinstance(value, bool) else validate.real(value, name)
 
 
 @dataclass(frozen=True)
 class Check:
-    """The outcome of a statement's check: its rows, the verdict and the tightest ratio."""
+    """The outcome of a statement's check: its rows, the verdict and the tightest ratio.
+
+    Attributes
+    ----------
+    statement : str
+        Its identifier in the index of statements.
+    rows : tuple of Row
+        The comparisons.
+    note : str
+        What is said after the verdict.
+
+    Examples
+    --------
+    >>> result = Check("hy-lemma-2-1", (at_most("slope", 0.2, 0.5),))
+    >>> result.holds, result.verdict, result.ratio, result.as_dict()["holds"]
+    (True, 'holds', 2.5, True)
+    >>> result.show()
+    quantity  measured     stated  ratio  holds
+    --------  --------  -  ------  -----  -----
+    slope     0.2       ≤  0.5     2.5    yes
+    hy-lemma-2-1: holds
+    """
 
     statement: str
     rows: tuple[Row, ...]
@@ -299,6 +411,8 @@ def check(statement: str, *rows: Row, note: str = "") -> Check:
     >>> result.holds
     True
     """
+    validate.instance(statement, "statement", str)
+    validate.instance(note, "note", str)
     if not rows:
         raise ValueError(f"rows: check {statement!r} compares nothing")
     for row in rows:

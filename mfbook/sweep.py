@@ -12,19 +12,33 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 
-from joblib import Memory, Parallel, delayed
+from joblib import Memory, delayed
+from joblib.memory import extract_first_line
 from tqdm.auto import tqdm
 
 from . import _validate as validate
+from ._jobs import run
 
 __all__ = ["code_hash", "grid", "sweep"]
 
 
-def grid(**axes) -> list[dict]:
+def grid(**axes: Iterable) -> list[dict]:
     """Every combination of the values of several axes, the last axis fastest.
+
+    Parameters
+    ----------
+    **axes : sequences
+        Values of each axis.
+
+    Returns
+    -------
+    list of dict
+        One dictionary for each combination.
 
     Examples
     --------
@@ -33,7 +47,8 @@ def grid(**axes) -> list[dict]:
     """
     cells: list[dict] = [{}]
     for name, values in axes.items():
-        cells = [{**cell, name: value} for cell in cells for value in values]
+        known = validate.items(values, f"axes: {name}")
+        cells = [{**cell, name: value} for cell in cells for value in known]
     return cells
 
 
@@ -41,7 +56,7 @@ def sweep(
     function: Callable,
     cells: Sequence[Mapping],
     *,
-    cache=None,
+    cache: str | PathLike | None = None,
     n_jobs: int | None = None,
     progress: bool = True,
 ) -> list:
@@ -73,15 +88,18 @@ def sweep(
     ------
     TypeError, ValueError
         If the function cannot be called or there is no cell.
+    Exception
+        What a call raises, with a note that names its cell. A lost worker is the backend's
+        affair: Dask runs its cells again on others, and raises ``KilledWorker`` for a cell that
+        has cost several; on one machine joblib raises ``TerminatedWorkerError``.
 
     Examples
     --------
     >>> sweep(dict, grid(a=[1, 2]), progress=False)
     [{'a': 1}, {'a': 2}]
     """
-    if not callable(function):
-        raise TypeError(f"function: expected a callable, got {function!r}")
-    cells = list(cells)
+    validate.function(function, "function")
+    cells = validate.items(cells, "cells")
     if not cells:
         raise ValueError("cells: expected at least one, got none")
     for i, cell in enumerate(cells):
@@ -89,19 +107,52 @@ def sweep(
             raise TypeError(f"cells[{i}]: expected keyword arguments, got {cell!r}")
         if not cell:
             raise ValueError(f"cells[{i}]: expected keyword arguments, got {dict(cell)}")
-    if n_jobs is not None and n_jobs != -1:
+    if n_jobs is not None and not (isinstance(n_jobs, int) and n_jobs == -1):
         validate.count(n_jobs, "n_jobs")
     call, known = function, 0
     if cache is not None:
         if not isinstance(cache, (str, os.PathLike)):
             raise TypeError(f"cache: expected a path or None, got {cache!r}")
-        call = Memory(cache, verbose=0).cache(function)
+        # absolute: a worker may have another working directory
+        call = _remembering(function, Path(cache).absolute())
         known = sum(call.check_call_in_cache(**cell) for cell in cells)
     name = f"{function.__name__}: {len(cells)} cells"
     if known:
         name += f", {known} of them known"
-    results = Parallel(n_jobs=n_jobs, return_as="generator")(delayed(call)(**c) for c in cells)
-    return list(tqdm(results, total=len(cells), desc=name, disable=not progress))
+    tasks = (delayed(_evaluate)(call, **cell) for cell in cells)
+    results = run(tasks, n_jobs=n_jobs, return_as="generator")
+    try:
+        return list(tqdm(results, total=len(cells), desc=name, disable=not progress))
+    except Exception as error:
+        if cache is not None:
+            error.add_note(f"what is finished is kept in {str(cache)!r}: the same call goes on")
+        raise
+
+
+def _remembering(function, folder: Path):
+    """The function with a cache, in a folder that holds results of this code of it only.
+
+    joblib compares the code once in a process, for the first folder. In another one it would serve
+    what other code has left there, or take for unknown what this code has.
+    """
+    # by its name: joblib puts results under a Path elsewhere
+    call = Memory(str(folder), verbose=0).cache(function)
+    try:
+        stored, _ = extract_first_line(call.store_backend.get_cached_func_code([call.func_id]))
+    except OSError:
+        stored = None
+    if stored != call.func_code_info[0]:
+        call.clear(warn=False)
+    return call
+
+
+def _evaluate(function, /, **cell):
+    """``function(**cell)``; an error says in which cell."""
+    try:
+        return function(**cell)
+    except Exception as error:
+        error.add_note(f"in the cell {cell!r} of a sweep")
+        raise
 
 
 def code_hash(*modules: str) -> str:
@@ -114,6 +165,11 @@ def code_hash(*modules: str) -> str:
     *modules : str
         Names of modules or subpackages of mfbook, for example ``"attention"``.
 
+    Returns
+    -------
+    str
+        Sixteen hexadecimal digits.
+
     Examples
     --------
     >>> code_hash("measure") == code_hash("measure"), len(code_hash("measure"))
@@ -121,6 +177,8 @@ def code_hash(*modules: str) -> str:
     """
     root, digest = Path(__file__).resolve().parent, hashlib.sha256()
     for name in modules:
+        if not re.fullmatch(r"\w+(/\w+)*", validate.instance(name, "modules", str)):
+            raise ValueError(f"modules: expected modules of mfbook, got {name!r}")
         files = sorted((root / name).rglob("*.py")) or [root / f"{name}.py"]
         for file in files:
             if not file.is_file():

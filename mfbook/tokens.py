@@ -18,8 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import exp1
 
 from . import _validate as validate
@@ -42,6 +44,8 @@ __all__ = [
 
 #: Pairs whose scores are held at a time.
 PAIRS = 2**20
+#: Least weight with which masses are varied.
+LIGHTEST = 1e-8
 #: Central differences of order six: values at these multiples of the step, and their coefficients.
 STENCIL = ((-3, -1 / 60), (-2, 3 / 20), (-1, -3 / 4), (1, 3 / 4), (2, -3 / 20), (3, 1 / 60))
 
@@ -72,7 +76,7 @@ def _product(a, b):
 
 
 def _points(x, mu: Measure):
-    return validate.array(x, "x", ("n", mu.dim), allow_complex=True)
+    return validate.array(x, "x", ("n", mu.dim), allow_complex=True, largest=validate.LARGEST)
 
 
 @dataclass(frozen=True)
@@ -118,11 +122,11 @@ class TokenEnergy(Functional):
     beta: float = 1.0
 
     def __post_init__(self):
-        object.__setattr__(self, "beta", validate.positive(self.beta, "beta"))
+        object.__setattr__(self, "beta", validate.scale(self.beta, "beta"))
 
     def at(self, mu: Measure) -> _Local:
         """The energy at ``mu``; the pairs of its atoms are summed when they are asked for."""
-        return _Local(self.beta, validate.instance(mu, "mu", Measure))
+        return _Local(self.beta, validate.measure(mu, real=False, largest=validate.LARGEST))
 
 
 @dataclass(frozen=True)
@@ -198,7 +202,7 @@ def blow_up_bounds(mu: Measure, beta: float = 1.0) -> tuple[float, float]:
     >>> round(lower, 10) == round(upper, 10) == round(float(exp1(1.0)) / 2, 10)
     True
     """
-    x, beta = _real(mu), validate.positive(beta, "beta")
+    x, beta = _real(mu), validate.scale(beta, "beta")
     w, square = mu.weights, (x * x).sum(axis=1)
     scores = beta * x @ x.T
     if np.abs(scores).max() < 1:
@@ -214,7 +218,9 @@ def blow_up_bounds(mu: Measure, beta: float = 1.0) -> tuple[float, float]:
 # ------------------------------------------------------------------------------- softmax
 
 
-def softmax_potential(x, mu: Measure, *, Q=None, K=None) -> np.ndarray:
+def softmax_potential(
+    x: ArrayLike, mu: Measure, *, Q: ArrayLike | None = None, K: ArrayLike | None = None
+) -> np.ndarray:
     r"""Potential of softmax attention.
 
     .. math:: \Psi(x;\mu)=\log\int e^{\langle Qx,Ky\rangle}d\mu(y)
@@ -249,7 +255,14 @@ def softmax_potential(x, mu: Measure, *, Q=None, K=None) -> np.ndarray:
     return _softmax(x, mu, Q, K)[0]
 
 
-def softmax_field(x, mu: Measure, *, Q=None, K=None, V=None) -> np.ndarray:
+def softmax_field(
+    x: ArrayLike,
+    mu: Measure,
+    *,
+    Q: ArrayLike | None = None,
+    K: ArrayLike | None = None,
+    V: ArrayLike | None = None,
+) -> np.ndarray:
     r"""Velocity of tokens under softmax attention, a mean of the tokens' values.
 
     .. math:: v(x;\mu)=V\,\frac{\int y\,e^{\langle Qx,Ky\rangle}d\mu(y)}
@@ -282,16 +295,18 @@ def softmax_field(x, mu: Measure, *, Q=None, K=None, V=None) -> np.ndarray:
            [0. , 1. ]])
     """
     mean = _softmax(x, mu, Q, K)[1]
-    return mean if V is None else mean @ validate.array(V, "V", (mu.dim, mu.dim)).T
+    if V is None:
+        return mean
+    return mean @ validate.array(V, "V", (mu.dim, mu.dim), largest=validate.LARGEST).T
 
 
 def _softmax(x, mu, Q, K):
-    validate.instance(mu, "mu", Measure)
+    validate.measure(mu, real=False, largest=validate.LARGEST)
     x, y = _points(x, mu), mu.atoms
     if Q is not None:
-        Q = validate.array(Q, "Q", ("k", mu.dim))
+        Q = validate.array(Q, "Q", ("k", mu.dim), largest=validate.LARGEST)
     if K is not None:
-        K = validate.array(K, "K", ("k", mu.dim))
+        K = validate.array(K, "K", ("k", mu.dim), largest=validate.LARGEST)
         if len(K) != (mu.dim if Q is None else len(Q)):
             rows = mu.dim if Q is None else len(Q)
             raise ValueError(f"K: expected shape {(rows, mu.dim)}, got {K.shape}")
@@ -337,12 +352,12 @@ class SinkhornPotential:
             f"iterations, {self.measure.size} atoms)"
         )
 
-    def __call__(self, x) -> np.ndarray:
+    def __call__(self, x: np.ndarray) -> np.ndarray:
         """Values at points x of shape (n, d), complex ones too; shape (n,)."""
         x = _points(x, self.measure)
         return self._sums(x)[0] + (x * x).sum(axis=1) / 2
 
-    def field(self, x) -> np.ndarray:
+    def field(self, x: np.ndarray) -> np.ndarray:
         r"""Gradient :math:`\int e^{\langle x,y\rangle-f(x)-f(y)}y\,d\mu(y)`; shape (n, d)."""
         return self._sums(_points(x, self.measure))[1]
 
@@ -393,6 +408,7 @@ def sinkhorn_potential(
     tolerance : float
         On the error, in multiples of the largest :math:`|f-\frac12\|x\|^2|` or of one.
     maxiter : int
+        Most iterations.
 
     Returns
     -------
@@ -416,6 +432,8 @@ def sinkhorn_potential(
     >>> f = sinkhorn_potential(Measure([[1.0, 0.0], [0.0, 2.0]], [0.25, 0.75]))
     >>> f.converged, bool(np.allclose(f.matrix @ f.measure.weights, 1))
     (True, True)
+    >>> f.field(f.measure.atoms).shape
+    (2, 2)
     """
     x = _real(mu)
     tolerance = validate.positive(tolerance, "tolerance")
@@ -423,7 +441,8 @@ def sinkhorn_potential(
     scores = _gaussian(x, x, 0.0)(slice(None))
     at = mu.weights > 0
     logs = scores[:, at] + np.log(mu.weights[at])
-    g, new, iteration, converged = np.zeros(len(x)), None, 0, False
+    g, iteration, converged = np.zeros(len(x)), 0, False
+    new: Any = None
     while not converged and iteration < maxiter:
         g = g if new is None else (g + new) / 2
         new = _logsumexp(logs - g[at])
@@ -439,13 +458,15 @@ def _logsumexp(s):
     return top + np.log(np.exp(s - top[:, None]).sum(axis=1))
 
 
-def sinkhorn_field(x, mu: Measure, **options) -> np.ndarray:
+def sinkhorn_field(x: ArrayLike, mu: Measure, **options: Any) -> np.ndarray:
     r"""Velocity of tokens under Sinkhorn attention, for flows.
 
     Parameters
     ----------
     x : array_like, shape (n, d)
+        Where.
     mu : Measure
+        Law of the tokens.
     **options
         As in :func:`sinkhorn_potential`.
 
@@ -470,13 +491,13 @@ def sinkhorn_field(x, mu: Measure, **options) -> np.ndarray:
     f = sinkhorn_potential(mu, **options)
     if not f.converged:
         raise RuntimeError(f"mu: expected an iteration that converges, got {f!r}")
-    return f.field(x)
+    return f.field(_points(x, mu))
 
 
 # ------------------------------------------------------------------------- is it a gradient flow?
 
 
-def asymmetry(A) -> float:
+def asymmetry(A: ArrayLike) -> float:
     r"""Relative size of the antisymmetric part, :math:`\|A-A^\top\|/\|A\|` in Frobenius norms.
 
     Between 0 and 2; 0 for the zero matrix.
@@ -484,6 +505,12 @@ def asymmetry(A) -> float:
     Parameters
     ----------
     A : array_like, shape (n, n)
+        Scores of every token for every other.
+
+    Returns
+    -------
+    float
+        Between 0 and 2.
 
     Raises
     ------
@@ -495,7 +522,7 @@ def asymmetry(A) -> float:
     >>> asymmetry([[1.0, 2.0], [2.0, 5.0]]), asymmetry([[0.0, 1.0], [-1.0, 0.0]])
     (0.0, 2.0)
     """
-    A = validate.array(A, "A", ("n", "n"))
+    A = validate.array(A, "A", ("n", "n"), largest=validate.LARGEST)
     if len(A) != A.shape[1]:
         raise ValueError(f"A: expected a square matrix, got shape {A.shape}")
     size = np.linalg.norm(A)
@@ -536,7 +563,7 @@ def centred_kernel(potential: Callable, mu: Measure) -> CentredKernel:
     potential : callable
         ``potential(x, mu)`` returns values, shape (n,), at points x of shape (n, d).
     mu : Measure
-        Real atoms with positive weights.
+        Real atoms with weights of at least 1e-8: smaller ones leave no digit of the differences.
 
     Returns
     -------
@@ -561,17 +588,17 @@ def centred_kernel(potential: Callable, mu: Measure) -> CentredKernel:
     >>> unnormalised.asymmetry < 1e-9
     True
     """
-    x, w = _real(mu), mu.weights
-    if not callable(potential):
-        raise TypeError(f"potential: expected a callable potential(x, mu), got {potential!r}")
-    if not (w > 0).all():
-        raise ValueError(f"mu: expected positive weights, got {w.min():g}; see merge()")
+    x, w, largest = _real(mu), mu.weights, validate.LARGEST
+    validate.function(potential, "potential")
+    if not (w >= LIGHTEST).all():
+        raise ValueError(f"mu: expected positive weights, at least {LIGHTEST:g}, got {w.min():g}")
     B = np.zeros((mu.size, mu.size))
     for j in range(mu.size):
         h, unit = w[j] / 100, np.eye(mu.size)[j]
         for k, coefficient in STENCIL:
             nu = Measure(x, (1 - k * h) * w + k * h * unit)
-            values = validate.array(potential(x, nu), "potential(x, mu)", (mu.size,))
+            values = potential(x, nu)
+            values = validate.array(values, "potential(x, mu)", (mu.size,), largest=largest)
             B[:, j] += coefficient / h * values
     B -= w @ B
     return CentredKernel(validate.frozen(B), asymmetry(B))
@@ -614,21 +641,19 @@ def particle_jacobian(field: Callable, mu: Measure) -> np.ndarray:
     0.527
     """
     x = _real(mu)
-    if not callable(field):
-        raise TypeError(f"field: expected a callable field(x, mu), got {field!r}")
+    validate.function(field, "field")
     h = 1e-3 / max(1.0, float(np.linalg.norm(x, axis=1).max()))
     J = np.zeros((x.size, x.size))
     for column in range(x.size):
         step = h * np.eye(x.size)[column].reshape(x.shape)
         for k, coefficient in STENCIL:
             nu = Measure(x + k * step, mu.weights)
-            v = validate.array(field(nu.atoms, nu), "field(x, mu)", x.shape)
+            v = field(nu.atoms, nu)
+            v = validate.array(v, "field(x, mu)", x.shape, largest=validate.LARGEST)
             J[:, column] += coefficient / h * (mu.weights[:, None] * v).ravel()
     return J
 
 
 def _real(mu: Measure) -> np.ndarray:
     """Atoms of a measure, which must be real."""
-    if np.iscomplexobj(validate.instance(mu, "mu", Measure).atoms):
-        raise TypeError("mu: expected real atoms, got complex ones")
-    return mu.atoms
+    return validate.measure(mu, largest=validate.LARGEST).atoms

@@ -4,6 +4,7 @@ The letters are those of the book. Tokens have norm at most :math:`R_X`, the pro
 vocabulary has operator norm at most :math:`R_U`, each of the four matrices of a head has operator
 norm at most r (so a head of ``shape.ball(r)`` qualifies), and attention scores are at most
 :math:`g=R_X^2r^2/\sqrt k` in absolute value. Norms of parameters are Euclidean (Frobenius).
+Constants beyond the range of floating-point numbers are infinite.
 """
 
 from .approximation import (

@@ -39,6 +39,11 @@ def monte_carlo_rate(B: float, M: int) -> float:
     M : int
         Number of heads.
 
+    Returns
+    -------
+    float
+        Bound on the excess.
+
     Raises
     ------
     TypeError, ValueError
@@ -65,6 +70,11 @@ def sharp_rate(B: float, M: int) -> float:
         Bound on the feature map.
     M : int
         Number of heads.
+
+    Returns
+    -------
+    float
+        Bound on the mean excess.
 
     Raises
     ------
@@ -95,6 +105,11 @@ def variance_rate(sigma2: float, M: int) -> float:
     M : int
         Number of heads.
 
+    Returns
+    -------
+    float
+        Bound on the mean excess.
+
     Raises
     ------
     TypeError, ValueError
@@ -119,8 +134,14 @@ def feature_variance(risk: AttentionRisk, mu: Measure) -> float:
     Parameters
     ----------
     risk : AttentionRisk
+        With the sequences to average over.
     mu : Measure
         Real heads.
+
+    Returns
+    -------
+    float
+        The variance.
 
     Raises
     ------
@@ -152,8 +173,14 @@ def leading_coefficient(risk: AttentionRisk, mu: Measure) -> float:
     Parameters
     ----------
     risk : AttentionRisk
+        With the sequences to average over.
     mu : Measure
         Real heads.
+
+    Returns
+    -------
+    float
+        The coefficient.
 
     Raises
     ------

@@ -21,7 +21,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class DriftLipschitz:
-    r"""Lipschitz constants of the drift :math:`G(\theta;\mu)`, in the head and in the measure."""
+    r"""Lipschitz constants of the drift :math:`G(\theta;\mu)`, in the head and in the measure.
+
+    Attributes
+    ----------
+    head, measure : float
+        Constants in the head, and in the measure for :math:`W_1`.
+    """
 
     head: float
     measure: float
@@ -44,6 +50,11 @@ def drift_lipschitz(R_X: float, R_U: float, r: float, k: int) -> DriftLipschitz:
         Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
     k : int
         Query and key dimension.
+
+    Returns
+    -------
+    DriftLipschitz
+        With the attributes ``head`` and ``measure``.
 
     Raises
     ------
@@ -106,6 +117,11 @@ def growth_bound(
         Rescaled time, at least 0.
     values, queries : float
         :math:`N_V(0)` and :math:`N_Q(0)`, sums of Frobenius norms.
+
+    Returns
+    -------
+    GrowthBound
+        Bounds on the sizes after the time ``tau``.
 
     Raises
     ------

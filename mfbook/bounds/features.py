@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
 from .. import _validate as validate
@@ -40,6 +41,11 @@ def score_bound(R_X: float, r: float, k: int) -> float:
     k : int
         Query and key dimension.
 
+    Returns
+    -------
+    float
+        The bound.
+
     Raises
     ------
     TypeError, ValueError
@@ -55,6 +61,12 @@ def score_bound(R_X: float, r: float, k: int) -> float:
     return (R_X * r) * (R_X * r) / math.sqrt(validate.count(k, "k"))
 
 
+def _radii(R_X, R_U, r, k) -> tuple[float, float, float, float]:
+    """The three radii as floats, and the bound on scores."""
+    g = score_bound(R_X, r, k)
+    return float(R_X), validate.positive(R_U, "R_U"), float(r), g
+
+
 def third_moment_constant() -> float:
     r"""Constant :math:`c_3=4/(3\sqrt3)` of a third mixed moment of bounded variables.
 
@@ -62,6 +74,11 @@ def third_moment_constant() -> float:
 
     Equality for s = x = ±1 with :math:`P(s=1)=(1-1/\sqrt3)/2` (and its mirror image). Proved in
     Chapter 3; it enters :func:`hessian_bound`.
+
+    Returns
+    -------
+    float
+        The constant.
 
     Examples
     --------
@@ -83,6 +100,11 @@ def feature_bound(R_X: float, R_U: float, r: float) -> float:
     ----------
     R_X, R_U, r : float
         Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
+
+    Returns
+    -------
+    float
+        B.
 
     Raises
     ------
@@ -115,6 +137,11 @@ def jacobian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
     k : int
         Query and key dimension.
 
+    Returns
+    -------
+    float
+        L.
+
     Raises
     ------
     TypeError, ValueError
@@ -125,8 +152,8 @@ def jacobian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
     >>> round(jacobian_bound(R_X=1.0, R_U=1.0, r=1.0, k=1), 12)
     2.0
     """
-    g = score_bound(R_X, r, k)
-    return math.sqrt(2) * R_X * validate.positive(R_U, "R_U") * r * math.hypot(1, g)
+    R_X, R_U, r, g = _radii(R_X, R_U, r, k)
+    return math.sqrt(2) * R_X * R_U * r * math.hypot(1, g)
 
 
 def sharp_jacobian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
@@ -145,6 +172,11 @@ def sharp_jacobian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
     k : int
         Query and key dimension.
 
+    Returns
+    -------
+    float
+        The bound.
+
     Raises
     ------
     TypeError, ValueError
@@ -155,8 +187,8 @@ def sharp_jacobian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
     >>> round(sharp_jacobian_bound(R_X=1.0, R_U=1.0, r=1.0, k=1) ** 2, 12)
     2.0
     """
-    g = score_bound(R_X, r, k)
-    return math.sqrt(2) * R_X * validate.positive(R_U, "R_U") * r * max(1.0, g)
+    R_X, R_U, r, g = _radii(R_X, R_U, r, k)
+    return math.sqrt(2) * R_X * R_U * r * max(1.0, g)
 
 
 def hessian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
@@ -177,6 +209,11 @@ def hessian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
     k : int
         Query and key dimension.
 
+    Returns
+    -------
+    float
+        H.
+
     Raises
     ------
     TypeError, ValueError
@@ -187,9 +224,9 @@ def hessian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
     >>> round(hessian_bound(R_X=1.0, R_U=1.0, r=1.0, k=1), 4)
     3.9128
     """
-    g = score_bound(R_X, r, k)
+    R_X, R_U, r, g = _radii(R_X, R_U, r, k)
     a = g + 2 * third_moment_constant() * g * g
-    return R_X * validate.positive(R_U, "R_U") * (1 + a + math.hypot(1 - a, 4 * g)) / 2
+    return R_X * R_U * (1 + a + math.hypot(1 - a, 4 * g)) / 2
 
 
 def hessian_attained(R_X: float, R_U: float, r: float, k: int) -> float:
@@ -209,6 +246,11 @@ def hessian_attained(R_X: float, R_U: float, r: float, k: int) -> float:
     k : int
         Query and key dimension.
 
+    Returns
+    -------
+    float
+        The value.
+
     Raises
     ------
     TypeError, ValueError
@@ -219,13 +261,13 @@ def hessian_attained(R_X: float, R_U: float, r: float, k: int) -> float:
     >>> round(hessian_attained(R_X=1.0, R_U=1.0, r=1.0, k=1), 4)
     3.0203
     """
-    g, R_U = score_bound(R_X, r, k), validate.positive(R_U, "R_U")
-    if not math.isfinite(g):
+    R_X, R_U, r, g = _radii(R_X, R_U, r, k)
+    if not math.isfinite(g * g):
         return math.inf
 
     def norm(mu):
         w = 1 - mu**2
-        a = g * w - 4 * g**2 * mu * w
+        a = g * w - 4 * g * g * mu * w
         return (np.abs(a + mu) + np.hypot(a - mu, 4 * g * w)) / 2
 
     # several local maxima: a grid finds the right one, a bounded search its value
@@ -239,7 +281,13 @@ def hessian_attained(R_X: float, R_U: float, r: float, k: int) -> float:
 
 @dataclass(frozen=True)
 class FeatureBounds:
-    """The three constants of Proposition 3.4: for the feature map and its two derivatives."""
+    """The three constants of Proposition 3.4: for the feature map and its two derivatives.
+
+    Attributes
+    ----------
+    B, L, H : float
+        Bounds on the logits of one head, and on its first and second derivative.
+    """
 
     B: float
     L: float
@@ -256,6 +304,11 @@ def feature_bounds(R_X: float, R_U: float, r: float, k: int) -> FeatureBounds:
     k : int
         Query and key dimension.
 
+    Returns
+    -------
+    FeatureBounds
+        With the attributes ``B``, ``L`` and ``H``.
+
     Raises
     ------
     TypeError, ValueError
@@ -271,7 +324,7 @@ def feature_bounds(R_X: float, R_U: float, r: float, k: int) -> FeatureBounds:
     )
 
 
-def data_radii(X, W_U) -> tuple[float, float]:
+def data_radii(X: ArrayLike, W_U: ArrayLike) -> tuple[float, float]:
     r"""Radii :math:`R_X=\max\|x\|` and :math:`R_U=\|W_U\|_{op}` of given data.
 
     Parameters
@@ -295,6 +348,6 @@ def data_radii(X, W_U) -> tuple[float, float]:
     >>> data_radii([[[3.0, 4.0], [1.0, 0.0]]], [[2.0, 0.0], [0.0, 1.0]])
     (5.0, 2.0)
     """
-    X = validate.array(X, "X", ("S", "T", "d"))
-    W_U = validate.array(W_U, "W_U", (X.shape[2], "V"))
+    X = validate.array(X, "X", ("S", "T", "d"), largest=validate.LARGEST)
+    W_U = validate.array(W_U, "W_U", (X.shape[2], "V"), largest=validate.LARGEST)
     return float(np.linalg.norm(X, axis=-1).max()), float(np.linalg.norm(W_U, 2))

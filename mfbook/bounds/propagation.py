@@ -27,12 +27,19 @@ def propagation_rate(M: int, epsilon: float, delta: float, *, D: int, t_end: flo
     ----------
     M : int
         Number of heads.
-    epsilon, t_end : float
-        Step and horizon, positive.
+    epsilon : float
+        Step, positive.
     delta : float
         Probability with which the statement may fail, in (0, 1).
     D : int
         Parameters of one head.
+    t_end : float
+        Horizon, positive.
+
+    Returns
+    -------
+    float
+        The rate.
 
     Raises
     ------
@@ -47,7 +54,10 @@ def propagation_rate(M: int, epsilon: float, delta: float, *, D: int, t_end: flo
     M, D = validate.count(M, "M"), validate.count(D, "D")
     epsilon, t_end = validate.positive(epsilon, "epsilon"), validate.positive(t_end, "t_end")
     delta = _probability(delta)
-    log_n = math.log(math.ceil(t_end / epsilon))
+    steps = t_end / epsilon
+    log_n = math.log(max(1, math.ceil(steps)) if math.isfinite(steps) else t_end) - (
+        0.0 if math.isfinite(steps) else math.log(epsilon)
+    )
     noise = D + math.log(M) + log_n - math.log(delta)
     sampling = 1 + log_n - math.log(delta)
     return epsilon + math.sqrt(epsilon * noise) + math.sqrt(sampling / M)
@@ -81,8 +91,9 @@ class PropagationBound:
 
     @property
     def log10(self) -> float:
-        """Logarithm to base 10 of exp(exponent) times the sum of the terms."""
-        return self.exponent / math.log(10) + math.log10(self.euler + self.noise + self.sampling)
+        """Logarithm to base 10 of exp(exponent) times the sum of the terms; -inf for zero."""
+        terms = self.euler + self.noise + self.sampling
+        return self.exponent / math.log(10) + math.log10(terms) if terms > 0 else -math.inf
 
 
 def propagation_bound(
@@ -115,6 +126,11 @@ def propagation_bound(
     tau : float
         Horizon in rescaled time, positive.
 
+    Returns
+    -------
+    PropagationBound
+        The terms of the bound and their exponents.
+
     Raises
     ------
     TypeError, ValueError
@@ -125,6 +141,8 @@ def propagation_bound(
     >>> bound = propagation_bound(1.0, 1.0, 1.0, 1, M=100, epsilon=0.01, tau=1.0)
     >>> bound.one_sided, bound.exponent < bound.paper_exponent
     (True, True)
+    >>> round(bound.paper_exponent, 3), round(bound.log10, 3)
+    (7.534, 2.093)
     """
     M = validate.count(M, "M")
     epsilon, tau = validate.positive(epsilon, "epsilon"), validate.positive(tau, "tau")
@@ -135,7 +153,8 @@ def propagation_bound(
         exponent=(drift.head + (0.0 if one_sided else drift.measure)) * tau,
         one_sided=one_sided,
         paper_exponent=(drift.head + drift.measure) * tau,
-        euler=size * (drift.head + drift.measure) / 2 * epsilon * tau,
+        # the small factors first: the product may be a number where parts of it are not
+        euler=epsilon * tau * size * ((drift.head + drift.measure) / 2),
         noise=size * math.sqrt(epsilon * tau),
         sampling=softmax_lipschitz() * bounds.L * bounds.B * tau / math.sqrt(M),
     )

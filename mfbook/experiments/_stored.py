@@ -36,10 +36,10 @@ def main(
     start = time.perf_counter()
     arrays = compute(arguments.cache, arguments.jobs)
     minutes = round((time.perf_counter() - start) / 60, 1)
-    about |= {
-        "command": command, "code": code_hash(*modules), "numpy": np.__version__,
+    facts = {
+        **about, "command": command, "code": code_hash(*modules), "numpy": np.__version__,
         "minutes": minutes,
     }  # fmt: skip
     file.parent.mkdir(exist_ok=True)
-    np.savez_compressed(file, about=json.dumps(about), **arrays)
-    print(f"{file.name}: {file.stat().st_size / 1e3:.0f} kB, {about}")
+    np.savez_compressed(file, about=json.dumps(facts), **arrays)
+    print(f"{file.name}: {file.stat().st_size / 1e3:.0f} kB, {facts}")

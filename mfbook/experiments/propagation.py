@@ -10,6 +10,7 @@ integrals of four fixed 1-Lipschitz functions.
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ FLOWS = 100
 #: Numbers of heads of the two experiments that fix one thing and vary the step.
 EULER_HEADS, NOISE_HEADS = 64, (16, 64, 1024)
 CONTINUOUS_HEADS, CONTINUOUS_REFERENCE = (64, 256, 1024), 2**14
-TOLERANCE = {"rtol": 1e-8, "atol": 1e-10}
+TOLERANCE: dict[str, Any] = {"rtol": 1e-8, "atol": 1e-10}
 
 FILE = _stored.FOLDER / "propagation.npz"
 COMMAND = "python -m mfbook.experiments.propagation"
@@ -66,11 +67,12 @@ def functions() -> tuple:
     """Four 1-Lipschitz functions of a head: two linear or bounded, two distances."""
     rng = np.random.default_rng(2)
     u, w = rng.normal(size=(2, SHAPE.size))
+    teacher: Any = task().teacher
     return (
         direction(u, name="a direction"),
         saturated(w, width=2.0, name="a bounded direction"),
         distance_to(np.zeros(SHAPE.size), name="distance to 0"),
-        distance_to(task().teacher.atoms[0], name="distance to a head of the teacher"),
+        distance_to(teacher.atoms[0], name="distance to a head of the teacher"),
     )
 
 
@@ -186,8 +188,9 @@ def lipschitz_row(time: int) -> np.ndarray:
     :math:`\frac12\mathbb E\frac1T\sum_t\max_i\|\nabla\varphi_t(\theta_i)\|^2`, and the largest
     eigenvalues of the interaction and of the whole Hessian in the metric of the heads.
     """
-    run = gradient_flow(risk(), law(), TIMES[: 4 * time + 1], **TOLERANCE) if time else None
-    mu = run.end if time else law()
+    mu = law()
+    if time:
+        mu = gradient_flow(risk(), mu, TIMES[: 4 * time + 1], **TOLERANCE).end
     local, eye, tiny = risk().at(mu), np.eye(SHAPE.size), 1e-30
     H = np.stack([local.gradient(mu.atoms + 1j * tiny * e).imag / tiny for e in eye], axis=1)
     eigenvalues = np.linalg.eigvalsh((H + H.transpose(0, 2, 1)) / 2)

@@ -85,7 +85,7 @@ def statistics(heads) -> np.ndarray:
     """
     W_Q, W_K, W_V, W_O = SHAPE.split(heads)
     size = [np.linalg.norm(a @ b, axis=(1, 2)) for a, b in ((W_Q, W_K.mT), (W_V, W_O))]
-    X = task().held_out.X[:64]
+    X = risks()[1].X[:64]
     parts = np.array_split(heads, max(1, len(heads) // 256))
     own = [attention_weights(part, X, SHAPE)[:, :, -1, -1].mean(axis=1) for part in parts]
     return np.array([*size, np.concatenate(own)])

@@ -3,11 +3,17 @@ r"""Stochastic gradient descent on M heads, as in equation (19)."""
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from os import PathLike
 
 import numpy as np
+from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 
 from .. import _validate as validate
+from .._types import Seed
+from ..flow.learning_rate import LearningRate
+from ..functional import Functional
 from ..measure import Measure
 from .checkpoint import Checkpoint, fingerprint, probe
 from .engine import check_start, escaped
@@ -19,16 +25,16 @@ __all__ = ["sgd"]
 
 
 def sgd(
-    F,
+    F: Functional,
     mu: Measure,
-    times,
+    times: ArrayLike,
     epsilon: float,
-    rng,
+    rng: Seed,
     *,
     batch: int = 1,
-    xi=None,
+    xi: LearningRate | Callable | None = None,
     progress: bool = False,
-    checkpoint=None,
+    checkpoint: str | PathLike | None = None,
 ) -> Trajectory:
     r"""Stochastic gradient descent (19): every step sees fresh samples, shared by all atoms.
 
@@ -83,11 +89,7 @@ def sgd(
     >>> float(run.end.atoms[0, 0]) == 0.75**4
     True
     """
-    for name in ("at", "sample"):
-        if not callable(getattr(F, name, None)):
-            raise TypeError(f"F: expected a functional with {name}, got {F!r}")
-    if not hasattr(F, "space"):
-        raise TypeError(f"F: expected a functional with space, got {F!r}")
+    validate.functional(F, methods=("at", "sample"))
     check_start(mu, F.space)
     epsilon = validate.positive(epsilon, "epsilon")
     numbers, batch = step_numbers(times, epsilon, "epsilon"), validate.count(batch, "batch")
@@ -131,7 +133,8 @@ def sgd(
             rate = 2 * epsilon * profile(n * epsilon)
             with np.errstate(over="ignore", invalid="ignore"):
                 g = F.sample(rng, batch).at(state).gradient(state.atoms)
-                moved = F.space.retract(x, rate * F.space.tangent(x, -g))
+                step = g if escaped(g) else rate * F.space.tangent(x, -g)
+                moved = step if escaped(step) else F.space.retract(x, step)
             if escaped(moved):
                 reason = f"left the range of floating-point numbers in step {n + 1}"
                 break

@@ -9,36 +9,47 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 
 from .. import _validate as validate
+from ..flow.learning_rate import LearningRate
+from ..functional import Functional
 from ..measure import Measure
-from ..space import Euclidean
+from ..space import Euclidean, Space
 from .checkpoint import Checkpoint, fingerprint, probe
 from .grid import time_grid
-from .integrators import ADAPTIVE, FIXED, Escaped, adaptive, fixed
+from .integrators import ADAPTIVE, FIXED, Escaped, adaptive, escaped, fixed
 from .learning_rate import as_profile
 from .trajectory import Trajectory
 
 __all__ = ["dissipation", "flow", "gradient_flow"]
 
-#: Atoms beyond this have left the range in which squares of squares are finite numbers.
-LARGEST = 1e75
 #: SciPy's solvers replace a smaller relative tolerance by this one.
 LEAST_RTOL = 100 * np.finfo(float).eps
 
 
-def dissipation(F, mu: Measure) -> float:
+def dissipation(F: Functional, mu: Measure) -> float:
     r"""Dissipation :math:`\mathcal D(\mu)=\int\|\nabla\,\delta F/\delta\mu\|^2d\mu` (equation 38).
 
-    On a space with constraints the gradient is replaced by the velocity that is allowed.
+    On a space with constraints the gradient is replaced by the velocity that is allowed. It is
+    infinite beyond the range of floating-point numbers.
 
     Parameters
     ----------
     F : functional
+        Along whose gradient flow.
     mu : Measure
+        Where; in ``F.space``.
+
+    Returns
+    -------
+    float
+        Not negative.
 
     Examples
     --------
@@ -46,11 +57,22 @@ def dissipation(F, mu: Measure) -> float:
     >>> dissipation(Ridge(2.0), Measure([[1.0], [3.0]]))
     20.0
     """
-    v = F.space.tangent(mu.atoms, -F.at(mu).gradient(mu.atoms))
-    return float(mu.weights @ (v * v).sum(axis=1))
+    validate.functional(F)
+    gradient = F.at(validate.measure(mu)).gradient(mu.atoms)
+    if not np.isfinite(gradient).all():
+        return float("inf")
+    v = F.space.tangent(mu.atoms, -gradient)
+    with np.errstate(over="ignore"):
+        return float(mu.weights @ (v * v).sum(axis=1))
 
 
-def gradient_flow(F, mu: Measure, times, xi=None, **options) -> Trajectory:
+def gradient_flow(
+    F: Functional,
+    mu: Measure,
+    times: ArrayLike,
+    xi: LearningRate | Callable | None = None,
+    **options: Any,
+) -> Trajectory:
     r"""Wasserstein gradient flow of any functional, from a measure with finitely many atoms.
 
     .. math:: \dot\theta_i=-\nabla\frac{\delta F}{\delta\mu}(\theta_i;\mu_\tau)
@@ -81,8 +103,7 @@ def gradient_flow(F, mu: Measure, times, xi=None, **options) -> Trajectory:
     >>> bool(np.allclose(run.end.atoms.ravel(), [np.exp(-1), -2 * np.exp(-1)]))
     True
     """
-    if not callable(getattr(F, "at", None)) or not hasattr(F, "space"):
-        raise TypeError(f"F: expected a functional with at(mu) and space, got {F!r}")
+    validate.functional(F)
     for name in ("space", "functional"):
         if name in options:
             raise TypeError(f"{name}: a gradient flow takes it from F")
@@ -95,7 +116,7 @@ class _Descent:
     def __init__(self, F):
         self.F = F
 
-    def __call__(self, x, mu):
+    def __call__(self, x, mu):  # pragma: no cover: the engine asks F itself
         return -self.F.at(mu).gradient(x)
 
     def linearised(self, mu):
@@ -107,19 +128,19 @@ class _Descent:
 def flow(
     field: Callable,
     mu: Measure,
-    times,
-    space=None,
+    times: ArrayLike,
+    space: Space | None = None,
     *,
-    xi=None,
+    xi: LearningRate | Callable | None = None,
     method: str = "DOP853",
     step: float | None = None,
     rtol: float = 1e-8,
     atol: float = 1e-10,
     events: Sequence[Callable] = (),
-    functional=None,
+    functional: Functional | None = None,
     dense: bool = False,
     progress: bool = False,
-    checkpoint=None,
+    checkpoint: str | PathLike | None = None,
 ) -> Trajectory:
     r"""Move the atoms of a measure along a velocity field that may depend on the measure.
 
@@ -188,7 +209,8 @@ def flow(
         raise ValueError(f"method: expected one of {[*ADAPTIVE, *FIXED]}, got {method!r}")
     if validate.positive(rtol, "rtol") < LEAST_RTOL:
         raise ValueError(f"rtol: expected at least {LEAST_RTOL:.3g}, got {rtol!r}")
-    rtol, atol, dense = float(rtol), validate.positive(atol, "atol"), bool(dense)
+    rtol, atol = float(rtol), validate.positive(atol, "atol")
+    dense = validate.flag(dense, "dense")
     if dense and checkpoint is not None:
         raise ValueError("checkpoint: interpolants are not saved; use dense=False")
     run = _Run(field, mu, times, space, xi, events, functional)
@@ -201,10 +223,18 @@ def flow(
             raise ValueError(f"dense: the method {method!r} has no interpolant")
         if run.events:
             raise ValueError(f"events: the method {method!r} does not locate any")
-        compute, arguments = fixed, (validate.positive(step, "step"),)
+        compute: Callable = fixed
+        arguments: tuple = (validate.positive(step, "step"),)
     else:
         if step is not None:
             raise ValueError(f"step: the method {method!r} chooses its own")
+        # their error norms square velocities, and their matrices divide by steps
+        span, largest = float(run.tau[-1] - run.tau[0]), validate.LARGEST
+        if not (span == 0 or 1 / largest <= span <= largest):
+            raise ValueError(
+                f"times: expected rescaled times from {1 / largest:g} to {largest:g} apart for the "
+                f"method {method!r}, got {span:g}"
+            )
         compute, arguments = adaptive, (rtol, atol, dense)
     bar = tqdm(
         total=100, disable=not progress, desc=f"flow of {mu.size} atoms, {method}",
@@ -226,16 +256,12 @@ def check_start(mu, space) -> None:
     if getattr(space, "dim", mu.dim) != mu.dim:
         raise ValueError(f"mu: expected atoms in R^{space.dim} for {space}, got R^{mu.dim}")
     if escaped(mu.atoms):
-        raise ValueError(f"mu: expected atoms below {LARGEST:g}, got {np.abs(mu.atoms).max():g}")
+        size, largest = np.abs(mu.atoms).max(), validate.LARGEST
+        raise ValueError(f"mu: expected atoms below {largest:g}, got {size:g}")
     contains = getattr(space, "contains", None)
-    outside = np.flatnonzero(~np.asarray(contains(mu.atoms))) if contains is not None else []
-    if len(outside):
-        raise ValueError(f"mu: expected atoms in {space}, atom {int(outside[0])} is outside")
-
-
-def escaped(x) -> bool:
-    """Whether an atom is too large for any computation with it, or not a number."""
-    return not float(np.abs(x).max()) <= LARGEST
+    inside = np.ones(mu.size, bool) if contains is None else np.asarray(contains(mu.atoms))
+    if not inside.all():
+        raise ValueError(f"mu: expected atoms in {space}, atom {int(inside.argmin())} is outside")
 
 
 class _Linear:
@@ -250,6 +276,8 @@ class _Linear:
     def solve(self, c, b) -> np.ndarray:
         """Solution k of (I - c J) k = b, shape (n D,)."""
         b = b.reshape(self.mu.atoms.shape)
+        if escaped(b):
+            return np.full(b.size, np.nan)  # the integrator tries a shorter step
         along = self.space.tangent(self.mu.atoms, b)
         return (self.linear.solve(c, along) + (b - along)).ravel()
 
@@ -264,19 +292,23 @@ class _Run:
             raise TypeError(f"field: expected a callable field(x, mu), got {field!r}")
         self.space = Euclidean() if space is None else validate.space(space)
         check_start(mu, self.space)
-        if functional is not None and not callable(getattr(functional, "at", None)):
-            raise TypeError(f"functional: expected one with at(mu), got {functional!r}")
+        if functional is not None:
+            validate.functional(functional, "functional")
         if not isinstance(events, Sequence) or not all(map(callable, events)):
             raise TypeError(f"events: expected a sequence of callables, got {events!r}")
         self.field, self.mu, self.functional = field, mu, functional
         self.gradient = isinstance(field, _Descent)
         self.times, self.profile = time_grid(times), as_profile(xi)
         self.tau = self._clock()
-        self.events, self.found = tuple(events), [[] for _ in events]
+        self.events = tuple(events)
+        self.found: list[list[float]] = [[] for _ in events]
         self.evaluations = self.steps = 0
-        self.increase, self.energy = 0.0, None
-        self.records = []  # (atoms, value, speed) at the times reached
-        self._local, self._mark, self._eps = None, None, np.finfo(float).eps
+        self.increase: float = 0.0
+        self.energy: float | None = None
+        self.records: list = []  # (atoms, value, speed) at the times reached
+        self._local: Any = None  # the last measure, and the functional there
+        self._mark: Any = None
+        self._eps = np.finfo(float).eps
 
     def _clock(self) -> np.ndarray:
         """Rescaled times, without decreases by rounding where the profile is nearly zero."""
@@ -305,6 +337,8 @@ class _Run:
         x = np.reshape(y, self.mu.atoms.shape)
         if isinstance(self.space, Euclidean):
             return x
+        if escaped(x):
+            raise Escaped
         return self.space.retract(x, np.zeros_like(x))
 
     def measure(self, y) -> Measure:
@@ -322,11 +356,15 @@ class _Run:
             v = -local.gradient(mu.atoms)
             self._local = (mu, local)
         else:
-            v = np.asarray(self.field(mu.atoms, mu))
+            v = validate.plain(self.field(mu.atoms, mu), "field")
         if v.dtype.kind not in "iuf":
             raise TypeError(f"field: expected real velocities, got dtype {v.dtype}")
         if v.shape != mu.atoms.shape:
             raise ValueError(f"field: expected velocities {mu.atoms.shape}, got {v.shape}")
+        if escaped(v):
+            raise Escaped
+        if isinstance(self.space, Euclidean):
+            return v
         v = self.space.tangent(mu.atoms, v)
         if not np.isfinite(v).all():
             raise Escaped
@@ -412,8 +450,9 @@ class _Run:
             t = np.append(t[: n - 1], stopped)
             tau = np.append(tau[: n - 1], self.profile.tau(stopped))
         self._local = None  # the interpolant keeps this object, not what F remembers
+        atoms, value, dissipation = self._columns(n)
         return Trajectory(
-            t, tau, *self._columns(n)[:1], self.mu.weights, *self._columns(n)[1:],
+            t, tau, atoms, self.mu.weights, value, dissipation,
             completed=not reason or stopped is not None,
             reason=reason or f"reached t = {t[-1]:g}", method=method, steps=self.steps,
             evaluations=self.evaluations, increase=self.increase,

@@ -3,11 +3,13 @@ r"""How the engine advances: steps of fixed length, SciPy's adaptive solvers, lo
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy import integrate
 from scipy.optimize import brentq
 
+from .. import _validate as validate
 from .grid import step_numbers
 from .rosenbrock import Rosenbrock
 from .trajectory import Trajectory
@@ -22,6 +24,11 @@ FIXED = ("euler", "rk4")
 
 class Escaped(Exception):
     """An atom or a velocity is not a finite number."""
+
+
+def escaped(x) -> bool:
+    """Whether an atom is too large for any computation with it, or not a number."""
+    return not float(np.abs(x).max()) <= validate.LARGEST
 
 
 def fixed(run, method, checkpoint, bar, step) -> Trajectory:
@@ -70,6 +77,8 @@ def _step(run, method, y, t, h) -> np.ndarray:
         c = middle * run.velocity(y + h / 2 * b)
         d = late * run.velocity(y + h * c)
         step = h / 6 * (a + 2 * b + 2 * c + d)
+    if escaped(step):
+        raise Escaped
     moved = run.space.retract(y, step)
     run.measure(moved)  # raises Escaped
     return moved
@@ -83,7 +92,8 @@ def adaptive(run, method, checkpoint, bar, rtol, atol, dense) -> Trajectory:
     if saved is not None:
         run.restore(saved)
         arrays, tau, h = {k: saved[k] for k in "yf" if k in saved}, saved["now"], saved["h"]
-    pieces, reason, stopped, solver = [], "", None, None
+    pieces: list = []
+    reason, stopped, solver = "", None, None
     run.mark(arrays, {"now": tau, "h": h})
 
     def due(tau):
@@ -94,7 +104,7 @@ def adaptive(run, method, checkpoint, bar, rtol, atol, dense) -> Trajectory:
             run.record(arrays["y"])
         if len(run.records) < len(run.tau):
             run.monitor(arrays["y"], 0.0)
-            previous = [e(_time(run, tau), run.measure(arrays["y"])) for e in run.events]
+            previous = [_height(run, event, tau, arrays["y"]) for event in run.events]
             solver = _solver(run, method, arrays, tau, h, rtol, atol)
         while solver is not None and solver.status == "running":
             message = solver.step()
@@ -104,7 +114,7 @@ def adaptive(run, method, checkpoint, bar, rtol, atol, dense) -> Trajectory:
                 reason = f"the solver failed at t = {_time(run, solver.t):g}: {message}"
                 break
             run.steps += 1
-            inner = solver.dense_output() if dense or run.events or due(solver.t) else None
+            inner: Any = solver.dense_output() if dense or run.events or due(solver.t) else None
             solver.y = run.project(solver.y).ravel()
             run.monitor(solver.y, run.allowed(solver.y, rtol, atol))
             stop = None
@@ -179,9 +189,14 @@ def _time(run, tau: float) -> float:
     return float(brentq(height, a, b, xtol=1e-13, rtol=1e-13))
 
 
+def _height(run, event, tau, y) -> float:
+    """What an event function says of a state."""
+    return validate.real(event(_time(run, tau), run.measure(y)), "events")
+
+
 def _locate(run, solver, inner, previous):
     """Zeros of the events in the last step; the rescaled time of the first terminal one."""
-    now = [event(_time(run, solver.t), run.measure(solver.y)) for event in run.events]
+    now = [_height(run, event, solver.t, solver.y) for event in run.events]
     hits = []
     for i, (event, a, b) in enumerate(zip(run.events, previous, now, strict=True)):
         direction = getattr(event, "direction", 0)
@@ -189,7 +204,7 @@ def _locate(run, solver, inner, previous):
             continue
 
         def height(tau, event=event):
-            return event(_time(run, tau), run.measure(inner(tau)))
+            return _height(run, event, tau, inner(tau))
 
         # the interpolant may miss a zero that lies exactly at an end
         sides = height(solver.t_old), height(solver.t)

@@ -2,10 +2,12 @@ r"""Learning-rate profiles :math:`\xi(t)` and their clock :math:`\tau(t)=\int_0^
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.integrate import quad
 
 from .. import _validate as validate
@@ -53,11 +55,11 @@ class LearningRate:
     diverges: bool | None = None
     _known: dict = field(default_factory=dict, repr=False)
 
-    def __call__(self, t):
+    def __call__(self, t: ArrayLike) -> Any:
         r"""Value :math:`\xi(t)`; raises ValueError where it is negative or not finite."""
         t = _times(t)
         with np.errstate(all="ignore"):
-            value = np.asarray(self.profile(t))
+            value = validate.plain(self.profile(t), "xi")
         if value.shape not in ((), t.shape):
             raise ValueError(f"xi: expected shape {t.shape}, got {value.shape} ({self.name})")
         value = np.broadcast_to(value, t.shape)
@@ -72,11 +74,18 @@ class LearningRate:
         value = value.astype(float)
         return value if value.ndim else float(value)
 
-    def tau(self, t):
+    def tau(self, t: ArrayLike) -> Any:
         r"""Rescaled time :math:`\tau(t)=\int_0^t2\xi`."""
         t = _times(t)
         if self.clock is not None:
-            value = np.asarray(self.clock(t), dtype=float)
+            value = validate.plain(self.clock(t), "xi")
+            if value.dtype.kind not in "biuf":
+                raise TypeError(f"xi: expected a real clock, got dtype {value.dtype}")
+            if value.shape not in ((), t.shape) or not np.isfinite(value).all():
+                raise ValueError(
+                    f"xi: expected a finite clock of shape {t.shape}, got {value} ({self.name})"
+                )
+            value = np.broadcast_to(value, t.shape).astype(float)
             return value if value.ndim else float(value)
         flat = [self._quadrature(float(s)) for s in t.ravel()]
         return np.reshape(flat, t.shape) if t.ndim else flat[0]
@@ -94,7 +103,7 @@ class LearningRate:
 
 
 def _times(t) -> np.ndarray:
-    t = np.asarray(t)
+    t = validate.plain(t, "t")
     if t.dtype.kind not in "iuf":
         raise TypeError(f"t: expected real numbers, got dtype {t.dtype}")
     t = t.astype(float)
@@ -111,12 +120,17 @@ def constant(value: float = 0.5) -> LearningRate:
     value : float
         Positive.
 
+    Returns
+    -------
+    LearningRate
+        The profile.
+
     Examples
     --------
     >>> constant(2.0).tau(1.5)
     6.0
     """
-    c = validate.positive(value, "value")
+    c = validate.positive(value, "value", largest=validate.LARGEST)
     return LearningRate(
         f"constant {c:g}", lambda t: np.full_like(t, c), lambda t: 2 * c * t, diverges=True
     )
@@ -130,12 +144,18 @@ def polynomial_decay(start: float, scale: float, power: float) -> LearningRate:
     start, scale, power : float
         a and s positive, p at least 0.
 
+    Returns
+    -------
+    LearningRate
+        The profile.
+
     Examples
     --------
     >>> round(polynomial_decay(0.5, 1.0, 1.0).tau(np.e - 1), 12)
     1.0
     """
-    a, s = validate.positive(start, "start"), validate.positive(scale, "scale")
+    a = validate.positive(start, "start", largest=validate.LARGEST)
+    s = validate.scale(scale, "scale")
     p = validate.positive(power, "power", allow_zero=True)
 
     def clock(t):
@@ -160,13 +180,19 @@ def warmup_cosine(peak: float, warmup: float, end: float, floor: float) -> Learn
     peak, warmup, end, floor : float
         ``peak`` positive, 0 <= ``warmup`` < ``end``, 0 <= ``floor`` <= ``peak``.
 
+    Returns
+    -------
+    LearningRate
+        The profile.
+
     Examples
     --------
     >>> xi = warmup_cosine(1.0, warmup=1.0, end=3.0, floor=0.0)
     >>> xi(0.5), xi.tau(3.0), xi.diverges
     (0.5, 3.0, False)
     """
-    p, e = validate.positive(peak, "peak"), validate.positive(end, "end")
+    p = validate.positive(peak, "peak", largest=validate.LARGEST)
+    e = validate.positive(end, "end", largest=validate.LARGEST)
     w = validate.positive(warmup, "warmup", allow_zero=True)
     f = validate.positive(floor, "floor", allow_zero=True)
     if w >= e:
@@ -189,7 +215,13 @@ def warmup_cosine(peak: float, warmup: float, end: float, floor: float) -> Learn
     )
 
 
-def custom(function, *, clock=None, breaks=(), name: str = "custom") -> LearningRate:
+def custom(
+    function: Callable,
+    *,
+    clock: Callable | None = None,
+    breaks: Sequence[float] = (),
+    name: str = "custom",
+) -> LearningRate:
     r"""Profile of your own.
 
     Parameters
@@ -201,6 +233,12 @@ def custom(function, *, clock=None, breaks=(), name: str = "custom") -> Learning
     breaks : sequence of float
         Times of jumps and kinks, for the quadrature.
     name : str
+        What it is called in messages.
+
+    Returns
+    -------
+    LearningRate
+        The profile.
 
     Raises
     ------
@@ -215,6 +253,8 @@ def custom(function, *, clock=None, breaks=(), name: str = "custom") -> Learning
     for label, f in (("function", function), ("clock", clock)):
         if f is not None and not callable(f) or (f is None and label == "function"):
             raise TypeError(f"{label}: expected a callable, got {f!r}")
+    if not np.iterable(breaks):
+        raise TypeError(f"breaks: expected a sequence of times, got {breaks!r}")
     breaks = tuple(sorted(validate.positive(b, "breaks", allow_zero=True) for b in breaks))
     return LearningRate(validate.instance(name, "name", str), function, clock, breaks)
 
@@ -262,16 +302,22 @@ class ProfileCheck:
         return self.diverges is not False and self.clock_error <= 1e-8 * max(1.0, self.tau)
 
 
-def check_profile(xi, t_end: float, samples: int = 4097) -> ProfileCheck:
+def check_profile(xi: LearningRate | Callable, t_end: float, samples: int = 4097) -> ProfileCheck:
     r"""Check Assumption 3.1 on a horizon: bounded, Lipschitz, not negative, :math:`\int\xi=\infty`.
 
     Parameters
     ----------
     xi : LearningRate or callable
+        What is examined.
     t_end : float
         Horizon, positive.
     samples : int
         Number of equally spaced times, at least 2.
+
+    Returns
+    -------
+    ProfileCheck
+        What was found.
 
     Raises
     ------
@@ -283,7 +329,7 @@ def check_profile(xi, t_end: float, samples: int = 4097) -> ProfileCheck:
     >>> check_profile(polynomial_decay(0.5, 1.0, 2.0), t_end=10.0).holds
     False
     """
-    xi, t_end = as_profile(xi), validate.positive(t_end, "t_end")
+    xi, t_end = as_profile(xi), validate.scale(t_end, "t_end")
     t = np.linspace(0, t_end, validate.count(samples, "samples", least=2))
     values = xi(t)
     tau = xi.tau(t_end)

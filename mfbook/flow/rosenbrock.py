@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.integrate import DenseOutput, OdeSolver
 
+from .. import _validate as validate
+
 __all__ = ["Rosenbrock"]
 
 #: Coefficients of the pair.
@@ -48,6 +50,7 @@ class Rosenbrock(OdeSolver):
     norm : str
         ``"rms"``, the root mean square over all coordinates as in SciPy's solvers, or ``"max"``.
     max_step : float
+        No step is longer.
     first_step : float, optional
         Default: chosen from F and its change over a small step.
     vectorized : bool
@@ -79,11 +82,14 @@ class Rosenbrock(OdeSolver):
     ('finished', True, True)
     """
 
+    t: float
+    y: np.ndarray
+
     def __init__(
         self,
         fun: Callable,
         t0: float,
-        y0,
+        y0: np.ndarray,
         t_bound: float,
         linearised: Callable,
         *,
@@ -93,13 +99,18 @@ class Rosenbrock(OdeSolver):
         max_step: float = np.inf,
         first_step: float | None = None,
         vectorized: bool = False,
-    ):
-        super().__init__(fun, t0, y0, t_bound, vectorized)
-        if not callable(linearised):
-            raise TypeError(f"linearised: expected a callable, got {linearised!r}")
+    ) -> None:
+        t0, t_bound = validate.finite(t0, "t0"), validate.finite(t_bound, "t_bound")
+        y0 = validate.array(y0, "y0", ("n",)).astype(float)
+        rtol, atol = validate.real(rtol, "rtol"), validate.real(atol, "atol")
+        max_step = validate.real(max_step, "max_step")
+        if first_step is not None:
+            first_step = validate.real(first_step, "first_step")
+        validate.function(linearised, "linearised")
+        super().__init__(fun, t0, y0, t_bound, validate.flag(vectorized, "vectorized"))
         if self.direction < 0:
             raise ValueError(f"t_bound: expected at least t0 = {t0}, got {t_bound}")
-        if norm not in ("rms", "max"):
+        if not isinstance(norm, str) or norm not in ("rms", "max"):
             raise ValueError(f"norm: expected 'rms' or 'max', got {norm!r}")
         if not max_step > 0:
             raise ValueError(f"max_step: expected a positive number, got {max_step}")
@@ -114,7 +125,7 @@ class Rosenbrock(OdeSolver):
             self.h_abs = first_step
         else:
             raise ValueError(f"first_step: expected a step within the interval, got {first_step}")
-        self._stages = None
+        self._stages: tuple = ()
 
     def _size(self, error, y) -> float:
         """Norm of an error relative to what is allowed."""
@@ -139,6 +150,8 @@ class Rosenbrock(OdeSolver):
         least = 10 * np.spacing(t)
         h = min(max(self.h_abs, least), self.max_step)
         linear, shortened = self.linearised(t, y), False
+        if not callable(getattr(linear, "solve", None)):
+            raise TypeError(f"linearised: expected an object with solve(c, b), got {linear!r}")
         self.njev += 1
         while h >= least:
             t_new = min(t + h, self.t_bound)

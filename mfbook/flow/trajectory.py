@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,27 @@ class Trajectory:
         explains; 0 for a gradient flow that is computed as it should be.
     events : tuple of arrays
         Times at which each event function vanished.
+    method : str
+        Which integrator.
+
+    Examples
+    --------
+    >>> from mfbook.confinement import Ridge
+    >>> from mfbook.flow import gradient_flow
+    >>> run = gradient_flow(Ridge(1.0), Measure([[1.0]]), [0, 1, 2], dense=True)
+    >>> run.end.atoms.round(4), run.measure(0).atoms, run.at(0.5).atoms.round(4)
+    (array([[0.1353]]), array([[1.]]), array([[0.6065]]))
+    >>> run.integrate(lambda x: x[:, 0]).round(4)
+    array([1.    , 0.3679, 0.1353])
+
+    It can be kept in a file:
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     run.save(f"{folder}/run.npz")
+    ...     again = Trajectory.load(f"{folder}/run.npz")
+    >>> bool((again.atoms == run.atoms).all())
+    True
     """
 
     t: np.ndarray
@@ -81,7 +103,7 @@ class Trajectory:
 
     def measure(self, i: int) -> Measure:
         """The state at ``t[i]``."""
-        return Measure(self.atoms[i], self.weights)
+        return Measure(self.atoms[validate.index(i, "i", len(self))], self.weights)
 
     @property
     def end(self) -> Measure:
@@ -90,6 +112,16 @@ class Trajectory:
 
     def at(self, t: float) -> Measure:
         """State at any time of the interval, from the integrator's interpolant.
+
+        Parameters
+        ----------
+        t : float
+            In the interval of the run.
+
+        Returns
+        -------
+        Measure
+            The state.
 
         Raises
         ------
@@ -103,15 +135,33 @@ class Trajectory:
             raise ValueError(f"t: expected a time in [{self.t[0]}, {self.t[-1]}], got {t}")
         return Measure(self._dense(t), self.weights)
 
-    def integrate(self, f) -> np.ndarray:
+    def integrate(self, f: Callable) -> np.ndarray:
         r"""Integrals :math:`\int f\,d\mu_t` along the curve, shape (n_t, ...).
 
         ``f`` takes atoms (n, D) and returns one number or array for each.
-        """
-        return np.array([mu.integrate(f(mu.atoms)) for mu in map(self.measure, range(len(self)))])
 
-    def save(self, path) -> None:
+        Parameters
+        ----------
+        f : callable
+            Of atoms, shape (n, D).
+
+        Returns
+        -------
+        array
+            One row for each time.
+        """
+        validate.function(f, "f")
+        shape = (self.atoms.shape[1], ...)
+        return np.array(
+            [
+                self.weights @ validate.array(f(x), "f(atoms)", shape, allow_complex=True)
+                for x in self.atoms
+            ]
+        )
+
+    def save(self, path: str | PathLike) -> None:
         """Write everything except the interpolant to one ``.npz`` file."""
+        _path(path)
         plain = {
             f.name: getattr(self, f.name)
             for f in fields(self)
@@ -123,14 +173,25 @@ class Trajectory:
             np.savez_compressed(file, about=json.dumps(plain), **arrays)
 
     @staticmethod
-    def load(path) -> Trajectory:
+    def load(path: str | PathLike) -> Trajectory:
         """Read what :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : str or path-like
+            A file that :meth:`save` wrote.
+
+        Returns
+        -------
+        Trajectory
+            What was saved.
 
         Raises
         ------
         FileNotFoundError, ValueError
             If there is no such file, or it is not a trajectory.
         """
+        _path(path)
         if not Path(path).is_file():
             raise FileNotFoundError(f"path: expected a trajectory, found no file at '{path}'")
         data = read(path, "path")
@@ -139,3 +200,8 @@ class Trajectory:
             raise ValueError(f"path: expected a saved trajectory, got '{path}'")
         about["events"] = tuple(np.array(e) for e in about["events"])
         return Trajectory(**data, **about)
+
+
+def _path(path) -> None:
+    if not isinstance(path, (str, PathLike)):
+        raise TypeError(f"path: expected a str or a path, got {path!r}")

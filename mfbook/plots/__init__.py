@@ -7,7 +7,7 @@ same as dictionaries. Colours and line styles mean the same thing throughout the
 """
 
 from .assumptions import curvature_shares, derivative_bounds, profile_runs
-from .charts import attention_maps, curves, rates, scatter
+from .charts import attention_maps, curves, rates
 from .circle import angle_histograms, angle_paths, energy_and_ring, planar_orbits
 from .data import DECORATION, record
 from .discussion import phase_space, predictors, support_values
@@ -75,7 +75,6 @@ __all__ = [
     "rates",
     "record",
     "regimes",
-    "scatter",
     "scores_and_weights",
     "sensitivity",
     "sphere_histograms",

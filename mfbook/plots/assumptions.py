@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from .style import INK, ROLES, drawing, new_figure
@@ -21,7 +22,7 @@ PROFILES = (
 
 
 @drawing
-def profile_runs(runs: Sequence[Mapping]):
+def profile_runs(runs: Sequence[Mapping]) -> Figure:
     """Risk against time and against rescaled time, for several learning-rate profiles.
 
     Parameters
@@ -55,7 +56,7 @@ def profile_runs(runs: Sequence[Mapping]):
 
 
 @drawing
-def derivative_bounds(g, panels: Sequence[Mapping]):
+def derivative_bounds(g: np.ndarray, panels: Sequence[Mapping]) -> Figure:
     """Bounds on derivatives of the feature map beside attained values, against the score bound.
 
     Parameters
@@ -87,7 +88,15 @@ def derivative_bounds(g, panels: Sequence[Mapping]):
 
 
 @drawing
-def curvature_shares(g: float, share, value, *, form, bound: float, attained: Mapping):
+def curvature_shares(
+    g: float,
+    share: np.ndarray,
+    value: np.ndarray,
+    *,
+    form: tuple[np.ndarray, np.ndarray],
+    bound: float,
+    attained: Mapping,
+) -> Figure:
     """Second derivatives of heads, and the direction in which each is largest.
 
     Parameters

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from .data import DECORATION
 from .style import ROLES, SEQUENTIAL, drawing, new_figure
 
-__all__ = ["attention_maps", "curves", "rates", "scatter"]
+__all__ = ["attention_maps", "curves", "rates"]
 
 
 def draw_series(axes, series: Sequence[Mapping], *, direct: bool) -> None:
@@ -83,18 +84,18 @@ def slope_triangle(axes, x, y, text: str) -> None:
 
 @drawing
 def curves(
-    series,
+    series: Sequence[Mapping],
     *,
-    xlabel,
-    ylabel,
-    title="",
-    xscale="linear",
-    yscale="linear",
-    direct=True,
-    hline=None,
-    ylim=None,
-    size=(7.0, 3.6),
-):
+    xlabel: str,
+    ylabel: str,
+    title: str = "",
+    xscale: str = "linear",
+    yscale: str = "linear",
+    direct: bool = True,
+    hline: float | None = None,
+    ylim: tuple[float, float] | None = None,
+    size: tuple[float, float] = (7.0, 3.6),
+) -> Figure:
     """Lines over one axis.
 
     Parameters
@@ -104,12 +105,18 @@ def curves(
         ``low``, ``high``, and ``line`` (extra keywords).
     xlabel, ylabel : str
         With units where there are any.
+    title : str
+        Above the figure.
     xscale, yscale : str
         ``"linear"`` or ``"log"``.
     direct : bool
         Name the lines at their ends; otherwise in a legend.
     hline : float, optional
         A thin reference line at this height.
+    ylim : (float, float), optional
+        Range of the vertical axis.
+    size : (float, float)
+        Of the figure in inches.
     """
     figure, axes = new_figure(*size)
     axes.set(xlabel=xlabel, ylabel=ylabel, title=title, xscale=xscale, yscale=yscale)
@@ -122,17 +129,30 @@ def curves(
 
 
 @drawing
-def rates(series, *, xlabel, ylabel, title="", slopes=(), base=2, size=(7.0, 4.0)):
+def rates(
+    series: Sequence[Mapping],
+    *,
+    xlabel: str,
+    ylabel: str,
+    title: str = "",
+    slopes: Sequence[tuple] = (),
+    base: int = 2,
+    size: tuple[float, float] = (7.0, 4.0),
+) -> Figure:
     """Log-log lines with slope triangles: how fast something falls.
 
     Parameters
     ----------
     series : sequence of mappings
         As for :func:`curves`.
+    xlabel, ylabel, title : str
+        Labels of the axes, and above the figure.
     slopes : sequence of (x, y, text)
         One triangle for each, drawn below the points (x, y).
     base : int
         Of the horizontal axis: 2 for doublings.
+    size : (float, float)
+        Of the figure in inches.
     """
     figure, axes = new_figure(*size)
     axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
@@ -147,43 +167,13 @@ def rates(series, *, xlabel, ylabel, title="", slopes=(), base=2, size=(7.0, 4.0
 
 
 @drawing
-def scatter(
-    x,
-    y,
+def attention_maps(
+    A: np.ndarray,
     *,
-    xlabel,
-    ylabel,
-    label="",
-    lines=(),
-    title="",
-    role="found",
-    yscale="linear",
-    size=(7.0, 3.6),
-):
-    """Points, with horizontal lines for bounds.
-
-    Parameters
-    ----------
-    x, y : array, shape (n,)
-    lines : sequence of (height, label, role)
-        Horizontal lines, named at their right end.
-    """
-    figure, axes = new_figure(*size)
-    axes.set(xlabel=xlabel, ylabel=ylabel, title=title, yscale=yscale)
-    dots = {**ROLES[role].line, "markersize": 2.5, "alpha": 0.45}
-    axes.plot(x, y, **dots, label=label, gid=label or role)
-    right = [float(np.max(x))]
-    named = []
-    for height, text, kind in lines:
-        axes.axhline(height, **ROLES[kind].line, gid=text)
-        named.append({"x": right, "y": [height], "label": text, "role": kind})
-    if named:
-        name_ends(axes, named)
-    return figure
-
-
-@drawing
-def attention_maps(A, *, tokens=None, titles=(), width=None):
+    tokens: Sequence[str] | None = None,
+    titles: Sequence[str] = (),
+    width: float | None = None,
+) -> Figure:
     """Attention matrices side by side, with the weight written in each visible cell.
 
     Parameters
@@ -194,6 +184,8 @@ def attention_maps(A, *, tokens=None, titles=(), width=None):
         Names of the positions.
     titles : sequence of str, optional
         One for each matrix.
+    width : float, optional
+        Of the figure in inches.
     """
     A = np.asarray(A)
     n, T, _ = A.shape

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator, NullFormatter
 
 from .data import DECORATION, record
@@ -35,7 +36,13 @@ def shade(axes, landscape: Mapping, *, vertical: bool) -> None:
 
 
 @drawing
-def angle_histograms(rows: Sequence[Mapping], landscape: Mapping, *, bins: int = 90, size=None):
+def angle_histograms(
+    rows: Sequence[Mapping],
+    landscape: Mapping,
+    *,
+    bins: int = 90,
+    size: tuple[float, float] | None = None,
+) -> Figure:
     """Shares of the tokens in bins of the angle, one panel for each state, over the landscape.
 
     Parameters
@@ -46,7 +53,9 @@ def angle_histograms(rows: Sequence[Mapping], landscape: Mapping, *, bins: int =
     landscape : mapping
         ``degrees``, ``v`` and ``dead`` on a grid of angles.
     bins : int
+        Number of bins of the circle.
     size : (width, height), optional
+        Of the figure in inches.
     """
     n = len(rows)
     columns = 2 if n == 4 else min(n, 3)
@@ -76,7 +85,9 @@ def angle_histograms(rows: Sequence[Mapping], landscape: Mapping, *, bins: int =
 
 
 @drawing
-def angle_paths(items: Sequence[Mapping], *, shown: int = 60, size=None):
+def angle_paths(
+    items: Sequence[Mapping], *, shown: int = 60, size: tuple[float, float] | None = None
+) -> Figure:
     """Angles of tokens against time on a logarithmic axis, over the landscape.
 
     Parameters
@@ -87,6 +98,7 @@ def angle_paths(items: Sequence[Mapping], *, shown: int = 60, size=None):
     shown : int
         Paths drawn in each panel, equally spaced among the particles.
     size : (width, height), optional
+        Of the figure in inches.
     """
     columns = len(items) if len(items) < 4 else -(-len(items) // 2)
     lines = -(-len(items) // columns)
@@ -118,7 +130,9 @@ def angle_paths(items: Sequence[Mapping], *, shown: int = 60, size=None):
 
 
 @drawing
-def energy_and_ring(states: Sequence[Mapping], series: Sequence[Mapping], landscape: Mapping):
+def energy_and_ring(
+    states: Sequence[Mapping], series: Sequence[Mapping], landscape: Mapping
+) -> Figure:
     """States on the ring, one for each direction of the flow, and their energies over time.
 
     Parameters
@@ -165,7 +179,14 @@ def energy_and_ring(states: Sequence[Mapping], series: Sequence[Mapping], landsc
 
 
 @drawing
-def planar_orbits(curves: Sequence[Mapping], orbits: Sequence[Mapping], rest, *, xlabel, titles):
+def planar_orbits(
+    curves: Sequence[Mapping],
+    orbits: Sequence[Mapping],
+    rest: tuple[float, float],
+    *,
+    xlabel: str,
+    titles: tuple[str, str],
+) -> Figure:
     """Left: rates against a parameter, with the range of the wrong sign. Right: closed orbits.
 
     Parameters
@@ -180,6 +201,7 @@ def planar_orbits(curves: Sequence[Mapping], orbits: Sequence[Mapping], rest, *,
     xlabel : str
         Of the left panel.
     titles : (str, str)
+        Of the two panels.
     """
     figure, (left, right) = new_figure(8.0, 3.7, ncols=2)
     for item in curves:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.collections import (
     Collection,
     LineCollection,
@@ -25,6 +26,7 @@ from matplotlib.path import Path
 from matplotlib.quiver import Quiver
 from matplotlib.spines import Spine
 from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter
+from numpy.typing import ArrayLike
 
 __all__ = ["DECORATION", "Axis", "Contents", "Panel", "Series", "contents", "record", "table"]
 
@@ -99,12 +101,13 @@ class Contents:
 # ------------------------------------------------------------------------------- reading artists
 
 
-def record(artist, name: str = "", **columns) -> None:
+def record(artist: Artist, name: str = "", **columns: ArrayLike | None) -> None:
     """Say what an artist shows where that cannot be read from it.
 
     Parameters
     ----------
     artist : matplotlib artist
+        What was drawn.
     name : str
         Of the series; otherwise its ``gid`` or its label.
     **columns : array
@@ -112,7 +115,7 @@ def record(artist, name: str = "", **columns) -> None:
         the columns that are read from it or replace them (``None`` removes one); otherwise
         they are all.
     """
-    artist.mfbook_record = (name, columns)
+    vars(artist)["mfbook_record"] = (name, columns)
 
 
 def contents(figure) -> Contents:
@@ -130,7 +133,9 @@ def contents(figure) -> Contents:
     every = [axes for axes in every if axes.get_label() != "<colorbar>" and axes.get_visible()]
     for axes in every:
         number = len(panels) + 1
-        found, notes, values = [], [], []
+        found: list[Series] = []
+        notes: list[str] = []
+        values: list = []
         for artist in axes.get_children():
             if artist.get_gid() == DECORATION or not artist.get_visible():
                 continue
@@ -157,7 +162,7 @@ def contents(figure) -> Contents:
 
 def _read(axes, artist) -> Series | None:
     """Data of an artist, without its name; ``None`` where it has none."""
-    given = getattr(artist, "mfbook_record", ("", {}))[1]
+    given: dict = getattr(artist, "mfbook_record", ("", {}))[1]
     try:
         item = _read_artist(axes, artist)
     except NotImplementedError:
@@ -202,7 +207,7 @@ def _joins(artist) -> bool:
 
 
 def _series(kind: str, shape: tuple[int, ...] = (), **columns) -> Series:
-    flat = {
+    flat: dict[str, np.ndarray] = {
         name: np.ma.filled(np.ma.asarray(v, dtype=float), np.nan).ravel()
         for name, v in columns.items() if v is not None
     }  # fmt: skip
@@ -244,7 +249,8 @@ def _read_polygons(axes, polygons) -> Series:
     """A band, whose polygons go along one of its edges and back along the other."""
     if hasattr(polygons, "do_3d_projection"):
         raise NotImplementedError
-    parts = []
+    parts: list[np.ndarray] = []
+    along = None
     for path in polygons.get_paths():
         there = path.vertices[path.codes != Path.CLOSEPOLY] if path.codes is not None else (
             path.vertices)  # fmt: skip
@@ -256,7 +262,8 @@ def _read_polygons(axes, polygons) -> Series:
         ends = np.sort([one[:, 1 - along], other[:, 1 - along]], axis=0)
         parts.append(np.stack([one[:, along], *ends]))
     at, low, high = np.concatenate(parts, axis=1) if parts else np.empty((3, 0))
-    return _series("band", **{"xy"[along if parts else 0]: at, "low": low, "high": high})
+    axis = "x" if along is None else "xy"[along]
+    return _series("band", (), **{axis: at, "low": low, "high": high})
 
 
 def _read_segments(axes, lines) -> Series:
@@ -393,7 +400,7 @@ def _banded(found: list[Series]) -> list[Series]:
             if (
                 item.name
                 and band.name == item.name
-                and np.array_equal(band.columns.get("x"), item.columns.get("x"))
+                and np.array_equal(band.columns.get("x", ()), item.columns.get("x", ()))
             ):
                 ends = {name: band.columns[name] for name in ("low", "high")}
                 item = replace(item, columns={**item.columns, **ends})

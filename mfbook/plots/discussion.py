@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from .data import record
@@ -14,7 +15,7 @@ __all__ = ["phase_space", "predictors", "support_values"]
 
 
 @drawing
-def support_values(panels: Sequence[Mapping]):
+def support_values(panels: Sequence[Mapping]) -> Figure:
     """First variation of the heads in use beside that of the best alternative head.
 
     Parameters
@@ -49,7 +50,15 @@ def support_values(panels: Sequence[Mapping]):
 
 
 @drawing
-def phase_space(limit, few, risk, *, at: int, times, least: float):
+def phase_space(
+    limit: np.ndarray,
+    few: np.ndarray,
+    risk: Sequence[Mapping],
+    *,
+    at: int,
+    times: np.ndarray,
+    least: float,
+) -> Figure:
     """Positions and momenta along one direction, many particles and few, and the risk beside.
 
     Parameters
@@ -61,6 +70,7 @@ def phase_space(limit, few, risk, *, at: int, times, least: float):
     at : int
         The time that is shown.
     times : array, shape (n_t,)
+        Of the states.
     least : float
         The least possible risk.
     """
@@ -80,10 +90,10 @@ def phase_space(limit, few, risk, *, at: int, times, least: float):
     )  # fmt: skip
     left.legend(loc="upper right")
     for item in risk:
-        role = ROLES[item["role"]]
-        right.plot(times, item["y"], label=item["label"], **{**role.line, "markersize": 3})
+        style = ROLES[item["role"]]
+        right.plot(times, item["y"], label=item["label"], **{**style.line, "markersize": 3})
         now = f"{item['label']}: now"
-        right.plot(times[at], item["y"][at], "o", color=role.colour, markersize=6, gid=now)
+        right.plot(times[at], item["y"][at], "o", color=style.colour, markersize=6, gid=now)
     right.axhline(least, **ROLES["reference"].line, gid="least possible")
     right.set(xlabel=r"time $\tau$", ylabel="risk (nats per token)", title="Risk")
     right.legend(loc="upper right")
@@ -91,7 +101,7 @@ def phase_space(limit, few, risk, *, at: int, times, least: float):
 
 
 @drawing
-def predictors(panels: Sequence[Mapping], *, ylabel: str):
+def predictors(panels: Sequence[Mapping], *, ylabel: str) -> Figure:
     """Scatter plots of one outcome against several predictors, a panel for each.
 
     Parameters

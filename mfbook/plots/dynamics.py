@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from .charts import draw_series, slope_triangle
@@ -16,7 +17,9 @@ __all__ = ["bound_cloud", "grid_map", "panels", "particles"]
 
 
 @drawing
-def particles(path, at: int, times, risk, *, limit: float):
+def particles(
+    path: np.ndarray, at: int, times: np.ndarray, risk: np.ndarray, *, limit: float
+) -> Figure:
     """Heads in two principal coordinates with the way they came, and the risk beside.
 
     Parameters
@@ -26,6 +29,7 @@ def particles(path, at: int, times, risk, *, limit: float):
     at : int
         The time that is shown.
     times, risk : array, shape (n_t,)
+        Of the states.
     limit : float
         The least possible risk, drawn as a line.
     """
@@ -55,9 +59,13 @@ def particles(path, at: int, times, risk, *, limit: float):
 
 @drawing
 def panels(
-    items: Sequence[Mapping], *, size=(8.0, 3.7), sharey: bool = True, base: int | None = 2,
+    items: Sequence[Mapping],
+    *,
+    size: tuple[float, float] = (8.0, 3.7),
+    sharey: bool = True,
+    base: int | None = 2,
     legend: bool = True,
-):  # fmt: skip
+) -> Figure:
     """Several charts side by side with one legend below.
 
     Parameters
@@ -69,13 +77,14 @@ def panels(
     size : (width, height)
         In inches.
     sharey : bool
+        Whether the panels have one vertical axis.
     base : int, optional
         Of logarithmic horizontal axes.
     legend : bool
         Name the lines of all panels below them.
     """
     figure, grid = new_figure(*size, ncols=len(items), sharey=sharey, squeeze=False)
-    names = {}
+    names: dict = {}
     for axes, item in zip(grid[0], items, strict=True):
         axes.set(xlabel=item["xlabel"], title=item["title"])
         xscale, yscale = item.get("xscale", "log"), item.get("yscale", "log")
@@ -103,7 +112,17 @@ def panels(
 
 
 @drawing
-def grid_map(values, *, rows, columns, xlabel, ylabel, label, title="", frame=None):
+def grid_map(
+    values: np.ndarray,
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    xlabel: str,
+    ylabel: str,
+    label: str,
+    title: str = "",
+    frame: np.ndarray | None = None,
+) -> Figure:
     """A table of positive numbers as colours, with the numbers written in the cells.
 
     Parameters
@@ -111,8 +130,9 @@ def grid_map(values, *, rows, columns, xlabel, ylabel, label, title="", frame=No
     values : array, shape (n, m)
         Row 0 is drawn at the bottom.
     rows, columns : sequence of str
-    label : str
-        Of the colour bar.
+        Labels of the rows and columns.
+    xlabel, ylabel, label, title : str
+        Labels of the axes and of the colour bar, and above the figure.
     frame : array of bool, shape (n, m), optional
         Cells to mark with a frame.
     """
@@ -147,7 +167,9 @@ def grid_map(values, *, rows, columns, xlabel, ylabel, label, title="", frame=No
 
 
 @drawing
-def bound_cloud(groups: Sequence[Mapping], *, line, xlabel, ylabel, title=""):
+def bound_cloud(
+    groups: Sequence[Mapping], *, line: tuple, xlabel: str, ylabel: str, title: str = ""
+) -> Figure:
     """Measured errors against a bound, on logarithmic axes: dots below the line are covered.
 
     Parameters
@@ -156,6 +178,10 @@ def bound_cloud(groups: Sequence[Mapping], *, line, xlabel, ylabel, title=""):
         Each with ``x``, ``y``, ``label``, ``marker`` and ``role``.
     line : (x, y, text)
         The bound.
+    xlabel, ylabel : str
+        Labels of the axes.
+    title : str
+        Above the figure.
     """
     figure, axes = new_figure(7.0, 4.0)
     axes.set(xlabel=xlabel, ylabel=ylabel, title=title, xscale="log", yscale="log")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.colors import TwoSlopeNorm
+from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 
 from .data import DECORATION, record
@@ -29,7 +30,7 @@ def on_degrees(axes, **labels) -> None:
 
 
 @drawing
-def landscapes(circle: Mapping, sphere: Mapping):
+def landscapes(circle: Mapping, sphere: Mapping) -> Figure:
     """A potential on the circle by its sign regions, and one on the sphere as a map.
 
     Parameters
@@ -83,7 +84,16 @@ def landscapes(circle: Mapping, sphere: Mapping):
 
 
 @drawing
-def circle_minimiser(angle, f, atoms, masses, *, title, ylim=None, also=None):
+def circle_minimiser(
+    angle: np.ndarray,
+    f: np.ndarray,
+    atoms: np.ndarray,
+    masses: np.ndarray,
+    *,
+    title: str,
+    ylim: tuple[float, float] | None = None,
+    also: tuple | None = None,
+) -> Figure:
     """First variation of a measure above its mean, and the measure itself.
 
     Parameters
@@ -91,7 +101,9 @@ def circle_minimiser(angle, f, atoms, masses, *, title, ylim=None, also=None):
     angle, f : array, shape (n,)
         A fine grid of angles and the first variation minus its mean there.
     atoms, masses : array, shape (m,)
+        Angles of the atoms, and their masses.
     title : str
+        Above the figure.
     ylim : (low, high), optional
         Range of f.
     also : (atoms, masses, label, f, name), optional
@@ -124,7 +136,7 @@ def circle_minimiser(angle, f, atoms, masses, *, title, ylim=None, also=None):
 
 
 @drawing
-def splitting(items: Sequence[Mapping]):
+def splitting(items: Sequence[Mapping]) -> Figure:
     r"""Atoms of the minimiser against the inverse temperature; a dot's area is the mass.
 
     Parameters
@@ -151,7 +163,7 @@ def splitting(items: Sequence[Mapping]):
 
 
 @drawing
-def stalled(runs: Sequence[Mapping]):
+def stalled(runs: Sequence[Mapping]) -> Figure:
     """Gap and excess of flows against time, with the time at which each was said to have converged.
 
     Parameters
@@ -182,7 +194,7 @@ def stalled(runs: Sequence[Mapping]):
 
 
 @drawing
-def gap_cloud(groups: Sequence[Mapping], *, limits):
+def gap_cloud(groups: Sequence[Mapping], *, limits: tuple[float, float]) -> Figure:
     """Excess energies against certified gaps, on logarithmic axes: no point is above the line.
 
     Parameters

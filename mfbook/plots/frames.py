@@ -94,7 +94,7 @@ def frames(
     caption: str,
     start: int = 0,
     live: bool = False,
-):
+) -> Frames:
     """Draw a figure for each value and put the pictures under one slider.
 
     The slider is a plain range input: it works in a page without a kernel, by keyboard (arrow
@@ -117,6 +117,11 @@ def frames(
         Index of the value shown first.
     live : bool
         Draw on demand in a running kernel.
+
+    Returns
+    -------
+    Frames
+        What a notebook shows.
 
     Raises
     ------

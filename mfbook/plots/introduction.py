@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from .data import DECORATION
 from .stability import SHADES
@@ -14,7 +15,18 @@ __all__ = ["heads_at_work", "two_starts"]
 
 
 @drawing
-def heads_at_work(path, at: int, times, law, words, risk, *, names, sentence: str, limit: float):
+def heads_at_work(
+    path: np.ndarray,
+    at: int,
+    times: np.ndarray,
+    law: np.ndarray,
+    words: Sequence[str],
+    risk: np.ndarray,
+    *,
+    names: tuple[str, str],
+    sentence: str,
+    limit: float,
+) -> Figure:
     """Heads as points that move, what they predict together, and the risk.
 
     Parameters
@@ -24,11 +36,14 @@ def heads_at_work(path, at: int, times, law, words, risk, *, names, sentence: st
         of the right answer.
     at : int
         The time that is shown.
-    times, risk : array, shape (n_t,)
+    times : array, shape (n_t,)
+        Of the states.
     law : array, shape (n_words,)
         The prediction at the time shown; the first word is the right one.
     words : sequence of str
         Names of the bars.
+    risk : array, shape (n_t,)
+        Of the states.
     names : (str, str)
         Labels of the two axes of the upper panel.
     sentence : str
@@ -87,7 +102,15 @@ def heads_at_work(path, at: int, times, law, words, risk, *, names, sentence: st
 
 
 @drawing
-def two_starts(series: Sequence[Mapping], *, borders: Sequence, names, xlim, xlabel, ylabel):
+def two_starts(
+    series: Sequence[Mapping],
+    *,
+    borders: Sequence,
+    names: Sequence[str],
+    xlim: tuple[float, float],
+    xlabel: str,
+    ylabel: str,
+) -> Figure:
     """Where flows from two starts end, against one parameter, over named regimes.
 
     Parameters
@@ -99,6 +122,9 @@ def two_starts(series: Sequence[Mapping], *, borders: Sequence, names, xlim, xla
     names : sequence of str
         Of the regimes, from left to right; one more than borders.
     xlim : (low, high)
+        Range of the horizontal axis.
+    xlabel, ylabel : str
+        Labels of the axes.
     """
     figure, axes = new_figure(6.4, 3.9)
     edges = [xlim[0], *(border for border, _ in borders), xlim[1]]

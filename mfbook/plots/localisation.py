@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from .data import DECORATION
@@ -18,9 +19,16 @@ DEAD = "#e9e2d0"
 
 @drawing
 def atoms_on_circle(
-    angle, landscape, groups: Sequence[Mapping], *, dead=None, kinks=(), ylabel, title="",
-    ylim=(5e-4, 1.5),
-):  # fmt: skip
+    angle: np.ndarray,
+    landscape: np.ndarray,
+    groups: Sequence[Mapping],
+    *,
+    dead: np.ndarray | None = None,
+    kinks: Sequence[float] = (),
+    ylabel: str,
+    title: str = "",
+    ylim: tuple[float, float] = (5e-4, 1.5),
+) -> Figure:
     """Masses of atomic measures over the angle, below the landscape that holds them.
 
     Parameters
@@ -33,8 +41,8 @@ def atoms_on_circle(
         Angles at which no unit is active.
     kinks : sequence of float
         Angles, drawn as vertical lines.
-    ylabel : str
-        Of the landscape.
+    ylabel, title : str
+        Of the landscape, and above the figure.
     ylim : (float, float)
         Range of the masses, whose axis is logarithmic.
     """

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from matplotlib.figure import Figure
 
 from .data import DECORATION
 from .style import ROLES, drawing, new_figure
@@ -12,8 +15,16 @@ __all__ = ["imbalance"]
 
 @drawing
 def imbalance(
-    paths, at: int, tau, gap, *, labels, envelope=None, xlim=(0.0, 2.0), ylim=(1e-10, 1.0)
-):
+    paths: Sequence[np.ndarray],
+    at: int,
+    tau: Sequence[np.ndarray],
+    gap: Sequence[np.ndarray],
+    *,
+    labels: Sequence[str],
+    envelope: tuple[np.ndarray, str] | None = None,
+    xlim: tuple[float, float] = (0.0, 2.0),
+    ylim: tuple[float, float] = (1e-10, 1.0),
+) -> Figure:
     r"""Sizes of the value matrices along several flows, one of them marked, and its gap beside.
 
     Parameters

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.colors import SymLogNorm
+from matplotlib.figure import Figure
 
 from .data import DECORATION, record
 from .style import DIVERGING, INK, ROLES, SEQUENTIAL, drawing, new_figure
@@ -40,7 +43,17 @@ def strip(axes, values, columns, rows, *, cmap, low, high, digits, gid, top=Fals
 
 
 @drawing
-def prediction_map(tokens, words, attention, logits, mean, law, *, loss, target):
+def prediction_map(
+    tokens: Sequence[str],
+    words: Sequence[str],
+    attention: np.ndarray,
+    logits: np.ndarray,
+    mean: np.ndarray,
+    law: np.ndarray,
+    *,
+    loss: float,
+    target: str,
+) -> Figure:
     """One prediction from the tokens to the loss, with every number of it.
 
     Parameters
@@ -94,7 +107,9 @@ def prediction_map(tokens, words, attention, logits, mean, law, *, loss, target)
 
 
 @drawing
-def head_view(lags, score, seen, A, *, tokens):
+def head_view(
+    lags: np.ndarray, score: np.ndarray, seen: np.ndarray, A: np.ndarray, *, tokens: Sequence[str]
+) -> Figure:
     """A head that looks back by a fixed lag: its score against the lag, and its attention.
 
     Parameters
@@ -104,7 +119,9 @@ def head_view(lags, score, seen, A, *, tokens):
     seen : array, shape (m, 2)
         Lag and score of the pairs of tokens; negative lags lie in the future and are masked.
     A : array, shape (T, T)
+        Attention weights of one sequence.
     tokens : sequence of str
+        Its words.
     """
     figure, (left, right) = new_figure(7.0, 3.3, ncols=2, width_ratios=(1.25, 1))
     left.plot(lags, score, **{**ROLES["reference"].line, "linestyle": "-"}, gid="score")
@@ -136,7 +153,14 @@ def head_view(lags, score, seen, A, *, tokens):
 
 
 @drawing
-def sensitivity(entropy, largest, envelope, *, paper, sharp):
+def sensitivity(
+    entropy: np.ndarray,
+    largest: np.ndarray,
+    envelope: Sequence[tuple],
+    *,
+    paper: float,
+    sharp: float,
+) -> Figure:
     """Largest eigenvalue of the softmax Jacobian against the entropy of the prediction.
 
     Parameters
@@ -172,7 +196,7 @@ def sensitivity(entropy, largest, envelope, *, paper, sharp):
 
 
 @drawing
-def two_paths(s, along_mixture, along_displacement):
+def two_paths(s: np.ndarray, along_mixture: np.ndarray, along_displacement: np.ndarray) -> Figure:
     """Risk along a mixture and along a displacement between the same two measures.
 
     Parameters
@@ -203,15 +227,17 @@ def two_paths(s, along_mixture, along_displacement):
 
 
 @drawing
-def hessian_blocks(H, sizes, names):
+def hessian_blocks(H: np.ndarray, sizes: Sequence[int], names: Sequence[str]) -> Figure:
     """A Hessian with its parameter blocks marked; cells that are exactly zero are grey.
 
     Parameters
     ----------
     H : array, shape (D, D)
+        Hessian in the parameters of one head.
     sizes : sequence of int
         Sizes of the blocks, with sum D.
     names : sequence of str
+        Of the blocks.
     """
     figure, axes = new_figure(4.9, 4.2)
     reach = np.abs(H).max()

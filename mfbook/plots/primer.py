@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from .data import record
 from .style import DIVERGING, FAINT, INK, ROLES, drawing, new_figure
@@ -16,9 +17,18 @@ GREY = ROLES["reference"].colour
 
 @drawing
 def network_view(
-    x, answers, data, atoms, *, weights=None, path=None, limits=None, ylim=None, scale=None,
-    titles=("", ""),
-):  # fmt: skip
+    x: np.ndarray,
+    answers: np.ndarray,
+    data: tuple[np.ndarray, np.ndarray],
+    atoms: np.ndarray,
+    *,
+    weights: np.ndarray | None = None,
+    path: np.ndarray | None = None,
+    limits: tuple[tuple[float, float], tuple[float, float]] | None = None,
+    ylim: tuple[float, float] | None = None,
+    scale: float | None = None,
+    titles: tuple[str, str] = ("", ""),
+) -> Figure:
     """What a network answers beside the cloud of its neurons.
 
     Parameters
@@ -42,6 +52,7 @@ def network_view(
     scale : float, optional
         Size of a at the ends of the colour bar.
     titles : (str, str)
+        Of the two panels.
     """
     atoms = np.asarray(atoms)
     weights = np.full(len(atoms), 1 / len(atoms)) if weights is None else np.asarray(weights)
@@ -87,7 +98,12 @@ def _bare(axes, limits):
 
 
 @drawing
-def two_ways(states: Sequence[Mapping], *, limits, size=1000):
+def two_ways(
+    states: Sequence[Mapping],
+    *,
+    limits: tuple[tuple[float, float], tuple[float, float]],
+    size: float = 1000,
+) -> Figure:
     """Mixture above, displacement below, at several times: mass that fades or mass that moves.
 
     Parameters
@@ -95,6 +111,7 @@ def two_ways(states: Sequence[Mapping], *, limits, size=1000):
     states : sequence of mappings
         Each with ``s``, ``mixture`` and ``displacement``: pairs of atoms (n, 2) and weights (n,).
     limits : ((x0, x1), (y0, y1))
+        Ranges of the two axes.
     size : float
         Area of the dot of a unit mass.
     """
@@ -112,7 +129,14 @@ def two_ways(states: Sequence[Mapping], *, limits, size=1000):
 
 
 @drawing
-def two_interpolations(state: Mapping, *, ends, pairs, limits, size=4000):
+def two_interpolations(
+    state: Mapping,
+    *,
+    ends: tuple[np.ndarray, np.ndarray],
+    pairs: np.ndarray,
+    limits: tuple[float, float],
+    size: float = 4000,
+) -> Figure:
     """One moment of the two ways side by side, with the lines along which the plan moves mass.
 
     Parameters

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from .data import DECORATION
 from .style import FAINT, INK, ROLES, drawing, new_figure
@@ -18,7 +19,14 @@ MARKS = {"none": "s", "relu": "^", "gelu": "o"}
 
 
 @drawing
-def cluster_bounds(x, force, gamma: float, sizes, theorem, ours):
+def cluster_bounds(
+    x: np.ndarray,
+    force: np.ndarray,
+    gamma: float,
+    sizes: np.ndarray,
+    theorem: np.ndarray,
+    ours: np.ndarray,
+) -> Figure:
     r"""Tangent and chord of the repulsive force, and the bounds on a mass that follow.
 
     Parameters
@@ -56,7 +64,13 @@ def cluster_bounds(x, force, gamma: float, sizes, theorem, ours):
 
 
 @drawing
-def count_panels(panels: Sequence[Sequence[Mapping]], *, titles, rows, log):
+def count_panels(
+    panels: Sequence[Sequence[Mapping]],
+    *,
+    titles: Sequence[str],
+    rows: Sequence[str],
+    log: Sequence[bool],
+) -> Figure:
     r"""Numbers of clusters against the square root of beta, one line for each perceptron.
 
     Parameters
@@ -109,7 +123,7 @@ def count_panels(panels: Sequence[Sequence[Mapping]], *, titles, rows, log):
 
 
 @drawing
-def count_bars(groups: Sequence[tuple[str, Mapping[int, int]]]):
+def count_bars(groups: Sequence[tuple[str, Mapping[int, int]]]) -> Figure:
     """Shares of draws that end with each number of clusters, one panel for each setup.
 
     Parameters
@@ -138,7 +152,9 @@ def count_bars(groups: Sequence[tuple[str, Mapping[int, int]]]):
 
 
 @drawing
-def mass_panels(panels: Sequence[Mapping], *, xlabels, xscales):
+def mass_panels(
+    panels: Sequence[Mapping], *, xlabels: Sequence[str], xscales: Sequence[str]
+) -> Figure:
     """Masses of clusters against bounds, one dot for each cluster.
 
     Parameters
@@ -147,9 +163,10 @@ def mass_panels(panels: Sequence[Mapping], *, xlabels, xscales):
         Each with ``title``, ``masses`` (units to (x, mass)) and ``bounds`` (sequence of
         (x, bound, role, label)).
     xlabels, xscales : sequence of str
+        Labels and scales of the horizontal axes.
     """
     figure, grid = new_figure(8.2, 3.5, ncols=len(panels), sharey=True, squeeze=False)
-    names = {}
+    names: dict = {}
     for axes, item, xlabel, xscale in zip(grid[0], panels, xlabels, xscales, strict=True):
         for units, (x, mass) in item["masses"].items():
             axes.plot(
@@ -168,7 +185,9 @@ def mass_panels(panels: Sequence[Mapping], *, xlabels, xscales):
 
 
 @drawing
-def merging_clock(runs: Sequence[tuple], waits, bounds, last):
+def merging_clock(
+    runs: Sequence[tuple], waits: np.ndarray, bounds: np.ndarray, last: np.ndarray
+) -> Figure:
     """Numbers of clusters on a logarithmic clock, and waiting times against a lower bound.
 
     Parameters

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, SymLogNorm
+from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
+from numpy.typing import ArrayLike
 
 from .data import DECORATION, record
 from .style import DIVERGING, INK, ROLES, SEQUENTIAL, drawing, new_figure
@@ -111,8 +113,12 @@ def _scale(figure, norm, axes):
 
 @drawing
 def sphere_histograms(
-    states: Sequence[Mapping], *, landscape: Callable | None = None, kinks=(), towards=(1, -1, 0.6)
-):
+    states: Sequence[Mapping],
+    *,
+    landscape: Callable | None = None,
+    kinks: ArrayLike = (),
+    towards: ArrayLike = (1, -1, 0.6),
+) -> Figure:
     """Histograms of clouds in spherical angles over cells of equal area, and the spheres below.
 
     Parameters
@@ -162,15 +168,25 @@ def sphere_histograms(
 
 
 @drawing
-def sphere_scene(points, weights, landscape, *, title: str, kinks=(), towards=(1, -1, 0.6)):
+def sphere_scene(
+    points: np.ndarray,
+    weights: np.ndarray,
+    landscape: Callable,
+    *,
+    title: str,
+    kinks: ArrayLike = (),
+    towards: ArrayLike = (1, -1, 0.6),
+) -> Figure:
     """One cloud on the sphere, seen from a direction and from the opposite one.
 
     Parameters
     ----------
     points, weights : arrays, shapes (n, 3) and (n,)
+        Unit vectors and their masses.
     landscape : callable
         Potential at points (m, 3), shape (m,).
     title : str
+        Above the figure.
     kinks : array, shape (J, 3)
         Normals of great circles to draw.
     towards : array_like, shape (3,)
@@ -187,7 +203,9 @@ def sphere_scene(points, weights, landscape, *, title: str, kinks=(), towards=(1
 
 
 @drawing
-def cluster_counts(panels: Sequence[Sequence[Mapping]], *, dimensions, particles: int):
+def cluster_counts(
+    panels: Sequence[Sequence[Mapping]], *, dimensions: Sequence[int], particles: int
+) -> Figure:
     """Numbers of clusters against the dimension, a table of small charts.
 
     Parameters
@@ -197,6 +215,7 @@ def cluster_counts(panels: Sequence[Sequence[Mapping]], *, dimensions, particles
         at the end and at the start), ``stopped`` (whether the stopping rule held), ``label`` and
         ``role``.
     dimensions : sequence of int
+        Along the horizontal axes.
     particles : int
         Number of particles: the largest number of clusters.
     """

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
 from scipy.ndimage import distance_transform_edt
 
 from .data import DECORATION, record
@@ -18,7 +19,15 @@ SHADES = ("#dcebf7", "#fbe3c4", "#e9d5e6")
 
 
 @drawing
-def regimes(lines: Sequence[Mapping], dots: Sequence[Mapping], *, borders, names, xlabel, ylabel):
+def regimes(
+    lines: Sequence[Mapping],
+    dots: Sequence[Mapping],
+    *,
+    borders: Sequence[float],
+    names: Sequence[str],
+    xlabel: str,
+    ylabel: str,
+) -> Figure:
     """Predicted rates as lines, measured ones as dots, over shaded and named regimes.
 
     Parameters
@@ -29,6 +38,8 @@ def regimes(lines: Sequence[Mapping], dots: Sequence[Mapping], *, borders, names
         Increasing; the regimes lie between them and the ends of the axis.
     names : sequence of str
         One for each regime, from left to right.
+    xlabel, ylabel : str
+        Labels of the axes.
     """
     figure, axes = new_figure(7.4, 4.0)
     axes.set(xlabel=xlabel, ylabel=ylabel)
@@ -60,13 +71,25 @@ def regimes(lines: Sequence[Mapping], dots: Sequence[Mapping], *, borders, names
 
 
 @drawing
-def phase_diagram(x, y, regime, *, borders, dots, names, xlabel, ylabel):
+def phase_diagram(
+    x: np.ndarray,
+    y: np.ndarray,
+    regime: np.ndarray,
+    *,
+    borders: Sequence[Mapping],
+    dots: Sequence[Mapping],
+    names: Sequence[str],
+    xlabel: str,
+    ylabel: str,
+) -> Figure:
     """Predicted regimes as shaded regions, simulated verdicts as markers.
 
     Parameters
     ----------
     x : array, shape (n,)
+        Values along the axes.
     y : array, shape (m,)
+        Values along the vertical axis.
     regime : array of int, shape (m, n)
         Index into ``names``, predicted on the grid.
     borders : sequence of mappings
@@ -75,6 +98,8 @@ def phase_diagram(x, y, regime, *, borders, dots, names, xlabel, ylabel):
         Simulated points, with ``x``, ``y``, ``label`` and ``marker``, one for each verdict.
     names : sequence of str
         Regimes, from the most stable on.
+    xlabel, ylabel : str
+        Labels of the axes.
     """
     figure, axes = new_figure(7.4, 4.3)
     axes.set(xlabel=xlabel, ylabel=ylabel, xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
@@ -106,7 +131,16 @@ def phase_diagram(x, y, regime, *, borders, dots, names, xlabel, ylabel):
 
 
 @drawing
-def cloud(path, times, sizes: Sequence[Mapping], *, limit: float, xlabel, ylabel, title=""):
+def cloud(
+    path: np.ndarray,
+    times: np.ndarray,
+    sizes: Sequence[Mapping],
+    *,
+    limit: float,
+    xlabel: str,
+    ylabel: str,
+    title: str = "",
+) -> Figure:
     """Heads moving near a stationary point, and how the parts of their spread grow or decay.
 
     Parameters
@@ -114,10 +148,15 @@ def cloud(path, times, sizes: Sequence[Mapping], *, limit: float, xlabel, ylabel
     path : array, shape (n_t, n, 2)
         Coordinates of n heads.
     times : array, shape (n_t,)
+        Of the states.
     sizes : sequence of mappings
         Lines of the right panel, with ``y``, ``label`` and ``role``; its axis is logarithmic.
     limit : float
         Half the width of the left panel; heads beyond it have left.
+    xlabel, ylabel : str
+        Labels of the axes.
+    title : str
+        Above the figure.
     """
     figure, (left, right) = new_figure(7.6, 3.7, ncols=2, width_ratios=(1, 1.1))
     grey = ROLES["reference"].colour
@@ -139,12 +178,19 @@ def cloud(path, times, sizes: Sequence[Mapping], *, limit: float, xlabel, ylabel
 
 
 @drawing
-def verdicts(rows, columns, cells, *, shades):
+def verdicts(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    *,
+    shades: Mapping[str, int],
+) -> Figure:
     """A table of short verdicts on coloured cells; the words say what the colours say.
 
     Parameters
     ----------
     rows, columns : sequence of str
+        Names of the rows and columns.
     cells : sequence of sequences of str
         The words of each cell.
     shades : mapping of str to int

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from .charts import draw_series, name_ends, slope_triangle
@@ -13,7 +16,12 @@ __all__ = ["boosting_rounds", "excess_distribution", "excess_rates"]
 
 
 @drawing
-def excess_rates(panels, *, xlabel="number of heads $M$", ylabel="nats per token"):
+def excess_rates(
+    panels: Sequence[Mapping],
+    *,
+    xlabel: str = "number of heads $M$",
+    ylabel: str = "nats per token",
+) -> Figure:
     """Excess risk of M drawn heads against M, with its bounds; one panel for each measure.
 
     Parameters
@@ -22,6 +30,8 @@ def excess_rates(panels, *, xlabel="number of heads $M$", ylabel="nats per token
         Each with ``title``, ``series`` (as for :func:`curves`; those of the last panel are named
         at their right end), ``slopes``, a sequence of (x, y, text) for slope triangles, and
         ``notes``, a sequence of (x, y, text, role) written above a point.
+    xlabel, ylabel : str
+        Labels of the axes.
     """
     figure, grid = new_figure(8.4, 4.4, ncols=len(panels), sharey=True, squeeze=False)
     for axes, panel in zip(grid[0], panels, strict=True):
@@ -45,7 +55,7 @@ def excess_rates(panels, *, xlabel="number of heads $M$", ylabel="nats per token
 
 
 @drawing
-def excess_distribution(panels, *, bins=48):
+def excess_distribution(panels: Sequence[Mapping], *, bins: int = 48) -> Figure:
     """Histograms of the excess risk of M drawn heads, scaled so that a limit law appears.
 
     Parameters
@@ -53,6 +63,8 @@ def excess_distribution(panels, *, bins=48):
     panels : sequence of mappings
         Each with ``title``, ``xlabel``, ``draws`` (array), ``limit`` (x and density of the limit
         law) and ``range`` (low, high).
+    bins : int
+        Of each histogram.
     """
     figure, grid = new_figure(7.4, 3.1, ncols=len(panels), squeeze=False)
     for axes, panel in zip(grid[0], panels, strict=True):
@@ -78,7 +90,7 @@ def excess_distribution(panels, *, bins=48):
 
 
 @drawing
-def boosting_rounds(panels, *, ylabel="nats per token"):
+def boosting_rounds(panels: Sequence[Mapping], *, ylabel: str = "nats per token") -> Figure:
     """Both ends of the gap against boosting rounds, one panel for each task.
 
     Parameters
@@ -86,6 +98,8 @@ def boosting_rounds(panels, *, ylabel="nats per token"):
     panels : sequence of mappings
         Each with ``title`` and ``series`` (as for :func:`curves`); all panels have the same
         series, named in one legend.
+    ylabel : str
+        Label of the vertical axes.
     """
     figure, grid = new_figure(8.0, 3.6, ncols=len(panels), sharey=True, squeeze=False)
     for axes, panel in zip(grid[0], panels, strict=True):

@@ -6,14 +6,16 @@ import functools
 import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, ParamSpec
 
 import matplotlib as mpl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .data import Contents, contents, table
 
 __all__ = ["DATA_MIME", "ROLES", "Picture", "Role", "drawing", "new_figure"]
+
+P = ParamSpec("P")
 
 INK, FAINT = "#1f2430", "#d9dce3"
 
@@ -29,6 +31,21 @@ class Role:
     """What a line stands for: its colour (safe for colour-blind readers), dash and marker.
 
     No two roles share a dash and a marker, so that they also differ in greyscale.
+
+    Attributes
+    ----------
+    colour : str
+    dash : str or tuple
+        A line style of matplotlib.
+    marker : str
+        A marker of matplotlib.
+    width : float
+        Of the line, in points.
+
+    Examples
+    --------
+    >>> ROLES["bound"].line
+    {'color': '#c8500a', 'linestyle': '-', 'marker': '', 'linewidth': 2.2}
     """
 
     colour: str
@@ -64,7 +81,7 @@ SEQUENTIAL = "YlGnBu"
 #: Diverging colour map, symmetric around zero.
 DIVERGING = "PuOr"
 
-STYLE = {
+STYLE: dict[Any, object] = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
     "axes.titlesize": 10.5,
@@ -102,6 +119,25 @@ class Picture:
 
     ``figure.data`` is the table behind the picture as CSV in long form, ``figure.rows()`` the same
     with full precision and every row.
+
+    Attributes
+    ----------
+    png : bytes
+        The picture.
+    contents : Contents
+        What was drawn.
+
+    Examples
+    --------
+    >>> from mfbook.plots import curves
+    >>> series = [{"x": [0, 1], "y": [2.0, 3.0], "label": "risk"}]
+    >>> picture = curves(series, xlabel="time", ylabel="nats")
+    >>> isinstance(picture, Picture), picture.size
+    (True, (1400, 720))
+    >>> picture.data.splitlines()[-2:]
+    ['1,risk,0,2', '1,risk,1,3']
+    >>> picture.rows()[0]["series"]
+    'risk'
     """
 
     png: bytes
@@ -129,25 +165,49 @@ class Picture:
     @property
     def size(self) -> tuple[int, int]:
         """Width and height in pixels, read from the PNG header."""
-        return tuple(int.from_bytes(self.png[i : i + 4], "big") for i in (16, 20))
+        width, height = (int.from_bytes(self.png[i : i + 4], "big") for i in (16, 20))
+        return width, height
 
 
-def new_figure(width: float = 7.0, height: float = 3.6, **grid) -> tuple[Figure, Axes]:
-    """Return a figure of the given size in inches and its axes; ``grid`` goes to ``subplots``."""
+def new_figure(width: float = 7.0, height: float = 3.6, **grid: Any) -> tuple[Figure, Any]:
+    """Return a figure of the given size in inches and its axes; ``grid`` goes to ``subplots``.
+
+    Parameters
+    ----------
+    width, height : float
+        In inches.
+    **grid
+        For ``Figure.subplots``.
+
+    Returns
+    -------
+    tuple
+        The figure, and one pair of axes or an array of them.
+    """
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(**grid)
 
 
-def drawing(function: Callable[..., Figure]) -> Callable[..., Picture]:
+def drawing(function: Callable[P, Figure]) -> Callable[P, Picture]:
     """Decorator: run a function that draws a figure in the book's style; return the picture.
 
     The style holds inside the call only: a reader's own matplotlib settings stay untouched. The
     picture's data are read from what was drawn; series are named by the ``gid`` of an artist or by
     its label, and what has the ``gid`` ``"decoration"`` is left out.
+
+    Parameters
+    ----------
+    function : callable
+        Returns a finished figure.
+
+    Returns
+    -------
+    callable
+        A function that returns the picture.
     """
 
     @functools.wraps(function)
-    def draw(*args, **kwargs) -> Picture:
+    def draw(*args: P.args, **kwargs: P.kwargs) -> Picture:
         with mpl.rc_context({**mpl.rcParamsDefault, "backend": mpl.rcParams["backend"], **STYLE}):
             file = io.BytesIO()
             figure = function(*args, **kwargs)

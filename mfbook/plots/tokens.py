@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.colors import TwoSlopeNorm
+from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MultipleLocator, NullFormatter
+from numpy.typing import ArrayLike
 
 from .data import DECORATION, record
 from .spheres import _Camera
@@ -18,7 +20,13 @@ GREY = ROLES["reference"].colour
 
 
 @drawing
-def scores_and_weights(scores, weights, words: Sequence[str], *, titles=("Scores", "Weights")):
+def scores_and_weights(
+    scores: np.ndarray,
+    weights: np.ndarray,
+    words: Sequence[str],
+    *,
+    titles: tuple[str, str] = ("Scores", "Weights"),
+) -> Figure:
     """Two heat maps with the number in each cell; a masked score is empty and marked.
 
     Parameters
@@ -28,7 +36,9 @@ def scores_and_weights(scores, weights, words: Sequence[str], *, titles=("Scores
     weights : array, shape (T, T)
         The same rows after softmax.
     words : sequence of str
+        Of the sentence.
     titles : (str, str)
+        Of the two panels.
     """
     T = len(words)
     figure, pair = new_figure(8.2, 4.1, ncols=2)
@@ -61,7 +71,7 @@ def scores_and_weights(scores, weights, words: Sequence[str], *, titles=("Scores
 
 
 @drawing
-def mirror(panels: Sequence[Mapping]):
+def mirror(panels: Sequence[Mapping]) -> Figure:
     """Entries of matrices against their mirror images: a symmetric matrix lies on the diagonal.
 
     Parameters
@@ -85,7 +95,14 @@ def mirror(panels: Sequence[Mapping]):
 
 
 @drawing
-def blow_up(runs: Sequence[Mapping], lower, time, upper, *, titles=("", "")):
+def blow_up(
+    runs: Sequence[Mapping],
+    lower: np.ndarray,
+    time: np.ndarray,
+    upper: np.ndarray,
+    *,
+    titles: tuple[str, str] = ("", ""),
+) -> Figure:
     """Left: lengths of tokens that reach infinity. Right: times of the end between two bounds.
 
     Parameters
@@ -95,6 +112,7 @@ def blow_up(runs: Sequence[Mapping], lower, time, upper, *, titles=("", "")):
     lower, time, upper : arrays, shape (n,)
         Bounds and measured times, one for each start.
     titles : (str, str)
+        Of the two panels.
     """
     figure, (left, right) = new_figure(8.0, 3.6, ncols=2)
     for item in runs:
@@ -119,7 +137,14 @@ def blow_up(runs: Sequence[Mapping], lower, time, upper, *, titles=("", "")):
 
 
 @drawing
-def tokens_on_circle(t, degrees, count, marks: Sequence[tuple], *, titles=("", "")):
+def tokens_on_circle(
+    t: np.ndarray,
+    degrees: np.ndarray,
+    count: np.ndarray,
+    marks: Sequence[tuple],
+    *,
+    titles: tuple[str, str] = ("", ""),
+) -> Figure:
     """Left: angles of tokens over time. Right: the number of clusters, with moments marked.
 
     Parameters
@@ -129,8 +154,11 @@ def tokens_on_circle(t, degrees, count, marks: Sequence[tuple], *, titles=("", "
     degrees : array, shape (n_t, n)
         Angles in [-180, 180).
     count : array, shape (n_t,)
+        Numbers of clusters.
     marks : sequence of (time, text)
+        Moments to mark, as (time, words).
     titles : (str, str)
+        Of the two panels.
     """
     figure, (left, right) = new_figure(8.0, 3.6, ncols=2)
     path = np.array(degrees, float)
@@ -160,13 +188,17 @@ def tokens_on_circle(t, degrees, count, marks: Sequence[tuple], *, titles=("", "
 
 
 @drawing
-def tokens_on_sphere(points, weights, *, title: str, towards=(1, -1, 0.6)):
+def tokens_on_sphere(
+    points: np.ndarray, weights: np.ndarray, *, title: str, towards: ArrayLike = (1, -1, 0.6)
+) -> Figure:
     """Tokens on the sphere from two sides; the area of a dot is its weight, far ones are faint.
 
     Parameters
     ----------
     points, weights : arrays, shapes (n, 3) and (n,)
+        Unit vectors and their masses.
     title : str
+        Above the figure.
     towards : array_like, shape (3,)
         Direction of the eye in the left view.
     """

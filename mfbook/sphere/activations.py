@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import erfc
+from scipy.special import erf, erfc
 
 from .. import _validate as validate
 
@@ -62,12 +62,22 @@ class Activation:
     def lipschitz(self, radius: float = 1.0) -> float:
         r"""Lipschitz constant of :math:`\sigma` on :math:`[-r,r]`; 1 is enough without biases.
 
+        Parameters
+        ----------
+        radius : float
+            Bound on the scores.
+
+        Returns
+        -------
+        float
+            The constant.
+
         Examples
         --------
         >>> TANH.lipschitz(), round(GELU.lipschitz(), 4), round(GELU.lipschitz(5.0), 4)
         (1.0, 1.0833, 1.1289)
         """
-        r = validate.positive(radius, "radius")
+        r = validate.positive(radius, "radius", largest=validate.LARGEST)
         points = [-r, r, *(s for s in self.steepest if -r < s < r)]
         return float(np.abs(self.slope(np.array(points))).max())
 
@@ -87,6 +97,11 @@ def leaky_relu(slope: float = 0.01) -> Activation:
     ----------
     slope : float
         :math:`\alpha`, in [0, 1]; 0 is ReLU.
+
+    Returns
+    -------
+    Activation
+        The activation.
 
     Examples
     --------
@@ -116,10 +131,6 @@ def _below(s):
     return erfc(-s / np.sqrt(2)) / 2
 
 
-def _above(s):
-    return erfc(s / np.sqrt(2)) / 2
-
-
 def _size(s):
     """Absolute value, as an analytic function on both sides of zero."""
     return np.where(np.real(s) < 0, -s, s)
@@ -127,7 +138,10 @@ def _size(s):
 
 def _log_cosh(s):
     r = _size(s)
-    return r + np.log1p(np.exp(-2 * r)) - np.log(2)
+    large = r + np.log1p(np.exp(-2 * r)) - np.log(2)
+    # near zero that cancels
+    small = np.real(r) < 1
+    return np.where(small, np.log1p(2 * np.sinh(np.where(small, s, 0) / 2) ** 2), large)
 
 
 def _sech_squared(s):
@@ -137,11 +151,11 @@ def _sech_squared(s):
 
 RELU = leaky_relu(0.0)
 LEAKY_RELU = leaky_relu(0.01)
-#: 2 int_0^s t N(t) dt = s^2 N(s) + s n(s) - N(s) + 1/2, with 1/2 - N(s) kept accurate on the left.
+#: 2 int_0^s t N(t) dt = s^2 N(s) + s n(s) - N(s) + 1/2, and N(s) - 1/2 is half an error function.
 GELU = Activation(
     "gelu",
     lambda s: s * _below(s),
-    lambda s: s * s * _below(s) + s * _normal(s) + (_above(s) - _below(s)) / 2,
+    lambda s: s * s * _below(s) + s * _normal(s) - erf(s / np.sqrt(2)) / 2,
     lambda s: _below(s) + s * _normal(s),
     (-GELU_STEEPEST, GELU_STEEPEST),
 )
@@ -151,8 +165,18 @@ LINEAR = Activation("linear", lambda s: 1 * s, lambda s: s * s, lambda s: 1 + 0 
 NAMED = {f.name: f for f in (RELU, LEAKY_RELU, GELU, TANH, LINEAR)}
 
 
-def activation(choice) -> Activation:
+def activation(choice: str | Activation) -> Activation:
     """Return an activation, from itself or its name.
+
+    Parameters
+    ----------
+    choice : str or Activation
+        A name, or what is returned.
+
+    Returns
+    -------
+    Activation
+        The activation.
 
     Raises
     ------

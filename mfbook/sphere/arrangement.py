@@ -11,6 +11,7 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .. import _validate as validate
 from .energy import on_sphere
@@ -48,13 +49,13 @@ class SignRegions:
         """Which units are active on which region; shape (R, J)."""
         return self.signs > 0
 
-    def matrices(self, omega) -> np.ndarray:
+    def matrices(self, omega: np.ndarray) -> np.ndarray:
         r"""Return :math:`A_C=\sum_{j\in C}\omega_ja_ja_j^\top` for each region; (R, d, d)."""
         omega = validate.array(omega, "omega", (len(self.a),)).astype(float)
         return forms(self.active * omega, self.a)
 
 
-def sign_regions(a) -> SignRegions:
+def sign_regions(a: ArrayLike) -> SignRegions:
     r"""All regions of the sphere cut by the hyperplanes :math:`a_j^\perp`, with their signs.
 
     Every region of hyperplanes that span the space is a cone with at least one extreme ray, and
@@ -90,16 +91,18 @@ def sign_regions(a) -> SignRegions:
     >>> regions.matrices([1.0, -1.0])[-1]
     array([[ 1.,  0.],
            [ 0., -1.]])
+    >>> regions.active[-1].tolist()
+    [True, True]
     """
     a = directions(a)
     L = len(lines(a)[0])
     refuse_many(2 * sum(comb(L - 1, i) for i in range(a.shape[1])))
     signs, points = cells(a)
     order = np.lexsort(signs.T[::-1])
-    return SignRegions(validate.frozen(a), *map(validate.frozen, (signs[order], points[order])))
+    return SignRegions(*map(validate.frozen, (a, signs[order], points[order])))
 
 
-def cells(a):
+def cells(a) -> tuple[np.ndarray, np.ndarray]:
     """Sign patterns (R, m) of all regions of the rows of ``a``, and a unit vector in each.
 
     The rows may be parallel, of any length but zero, and need not span the space.
@@ -144,7 +147,8 @@ def _cells_around_rays(c):
     rays, through = flats(c, r - 1)
     rays = rays[:, 0]
     simple = through.sum(axis=1) == r - 1
-    signs, sources = [], []
+    signs: list[np.ndarray] = []
+    sources: list[np.ndarray] = []
 
     def collect(ray, planes, local):
         """Both ends of rays (n, r) with hyperplanes (n, q), and local signs (P, q)."""
@@ -159,15 +163,15 @@ def _cells_around_rays(c):
         planes = np.nonzero(through[simple])[1].reshape(-1, r - 1)
         collect(rays[simple], planes, _all_signs(r - 1))
     for i in np.flatnonzero(~simple):
-        planes = np.flatnonzero(through[i])
-        collect(rays[i : i + 1], planes[None], cells(c[planes])[0])
-    signs, index = np.unique(np.concatenate(signs), axis=0, return_inverse=True)
-    points = np.zeros((len(signs), r))
+        through_ray = np.flatnonzero(through[i])
+        collect(rays[i : i + 1], through_ray[None], cells(c[through_ray])[0])
+    different, index = np.unique(np.concatenate(signs), axis=0, return_inverse=True)
+    points = np.zeros((len(different), r))
     np.add.at(points, index.reshape(-1), np.concatenate(sources))
-    return signs, points
+    return different, points
 
 
-def flats(c, s):
+def flats(c, s) -> tuple[np.ndarray, np.ndarray]:
     """Intersections of s independent hyperplanes: bases (n, d - s, d), and which contain them."""
     L, d = c.shape
     subsets = np.array(list(combinations(range(L), s)), int).reshape(comb(L, s), s)
@@ -183,10 +187,10 @@ def flats(c, s):
     return basis[first], through
 
 
-def lines(a, tolerance=ON_PLANE):
+def lines(a, tolerance=ON_PLANE) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Different lines of unit rows: representatives (L, d), the line of each row, and its side."""
     which, side = np.full(len(a), -1), np.ones(len(a), np.int8)
-    first = []
+    first: list[int] = []
     for i in range(len(a)):
         if which[i] < 0:
             same = np.linalg.norm(a - a[i], axis=1) <= tolerance
@@ -211,7 +215,7 @@ def refuse_many(faces):
         )
 
 
-def directions(a):
+def directions(a) -> np.ndarray:
     a = validate.array(a, "a", ("J", "d")).astype(float)
     if a.shape[1] < 2:
         raise ValueError(f"a: expected directions in R^d with d >= 2, got d = {a.shape[1]}")

@@ -7,6 +7,7 @@ Three families of directions whose maximisers are known without a search; the se
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import connected_components
 
 from .. import _validate as validate
@@ -17,7 +18,7 @@ from .extremal import TIE, Extremal
 __all__ = ["collinear_maximum", "diagonal_maximum", "nonnegative_maximum"]
 
 
-def collinear_maximum(a1, signs, omega) -> Extremal:
+def collinear_maximum(a1: ArrayLike, signs: ArrayLike, omega: ArrayLike) -> Extremal:
     r"""Maximum of v for units on one line, Section 3.3 (i).
 
     With :math:`a_j=\varepsilon_ja_1` and :math:`\Omega_\pm=\sum_{\varepsilon_j=\pm1}\omega_j`,
@@ -79,7 +80,7 @@ def collinear_maximum(a1, signs, omega) -> Extremal:
     return _extremal(0.0, [(equator[0], off, equator)])
 
 
-def diagonal_maximum(omega, d: int | None = None) -> Extremal:
+def diagonal_maximum(omega: ArrayLike, d: int | None = None) -> Extremal:
     r"""Maximum of v for units along the coordinate axes, Section 3.3 (ii).
 
     With :math:`a_j=e_j` for :math:`j\le J\le d` and :math:`\max_j\omega_j>0`,
@@ -127,7 +128,7 @@ def diagonal_maximum(omega, d: int | None = None) -> Extremal:
     return _extremal(best, [(point, point[:J] > 0, span)])
 
 
-def nonnegative_maximum(a, omega) -> Extremal:
+def nonnegative_maximum(a: ArrayLike, omega: ArrayLike) -> Extremal:
     r"""Maximum of v for entrywise nonnegative directions and positive weights, Section 3.3 (iii).
 
     With the matrix A whose rows are :math:`\sqrt{\omega_j}a_j`,

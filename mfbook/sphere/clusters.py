@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
@@ -17,6 +18,8 @@ __all__ = ["Clusters", "clusters", "default_threshold"]
 
 #: A barycentre this close to the origin has no direction that means anything.
 BALANCED = 1e-12
+#: Products of a mass below this may lose digits to underflow.
+HARDLY_ANY = 1e-280
 #: Nearest neighbours that are looked up for each particle at once.
 NEIGHBOURS = 8
 
@@ -69,7 +72,7 @@ class Clusters:
         """Whether every particle is within the threshold of its centre."""
         return self.widest <= self.threshold
 
-    def within(self, x) -> bool:
+    def within(self, x: np.ndarray) -> bool:
         """Whether any two of the particles ``x`` in one cluster are within the threshold."""
         if 2 * self.widest <= self.threshold or self.threshold >= np.pi:
             return True
@@ -86,17 +89,34 @@ class Clusters:
 def default_threshold(beta: float, d: int) -> float:
     r"""Distance of interaction :math:`1/(2\sqrt\beta)`, for d > 2 at most :math:`\pi/(2d)`.
 
+    Parameters
+    ----------
+    beta : float
+        Inverse temperature.
+    d : int
+        Dimension of the ambient space.
+
+    Returns
+    -------
+    float
+        An angle.
+
     Examples
     --------
     >>> default_threshold(4.0, 2)
     0.25
     """
+    beta, d = validate.scale(beta, "beta"), validate.count(d, "d", least=2)
     reach = 1 / (2 * np.sqrt(beta))
     return float(reach if d == 2 else min(reach, np.pi / (2 * d)))
 
 
 def clusters(
-    mu, beta: float | None = None, *, threshold: float | None = None, linkage: str = "single"
+    mu: Measure | ArrayLike,
+    beta: float | None = None,
+    *,
+    threshold: float | None = None,
+    linkage: str = "single",
 ) -> Clusters:
     r"""Clusters of unit vectors by geodesic distance.
 
@@ -135,13 +155,14 @@ def clusters(
     >>> found = clusters(np.stack([np.cos(angle), np.sin(angle)], axis=1), beta=4.0)
     >>> found.count, found.labels, found.centres[0].round(12), round(found.spread[0], 12)
     (2, array([0, 0, 1]), array([1., 0.]), np.float64(0.1))
+    >>> round(found.widest, 12), found.tight, found.within(np.array([[1.0, 0.0]]))
+    (0.1, True, True)
     """
     if isinstance(mu, Measure):
+        validate.measure(mu, largest=validate.LARGEST)
         x, w = mu.atoms, mu.weights
-        if np.iscomplexobj(x):
-            raise TypeError("mu: expected real atoms, got complex ones")
     else:
-        x = validate.array(mu, "mu", ("n", "d"))
+        x = validate.array(mu, "mu", ("n", "d"), largest=validate.LARGEST)
         w = np.full(len(x), 1 / len(x))
     if x.shape[1] < 2:
         raise ValueError(f"mu: expected points in R^d with d >= 2, got d = {x.shape[1]}")
@@ -162,7 +183,7 @@ def clusters(
 def check_linkage(linkage, d: int) -> str:
     """Refuse a linkage that there is not in R^d."""
     known = ("single", "arcs") if d == 2 else ("single",)
-    if linkage not in known:
+    if not isinstance(linkage, str) or linkage not in known:
         raise ValueError(f"linkage: expected one of {list(known)} in R^{d}, got {linkage!r}")
     return linkage
 
@@ -175,14 +196,19 @@ def group(x, w, threshold: float, linkage: str = "single") -> Clusters:
     lost = np.isnan(centres).any(axis=1)
     spread = np.where(lost, np.pi, 0.0)
     placed = ~lost[labels]
-    np.maximum.at(spread, labels[placed], Sphere().distance(x[placed], centres[labels[placed]]))
+    if placed.any():
+        away = Sphere().distance(x[placed], centres[labels[placed]])
+        np.maximum.at(spread, labels[placed], away)
     return Clusters(count, labels, masses, centres, spread, threshold)
 
 
 def barycentres(x, w, labels, count: int) -> np.ndarray:
     """Directions of the weighted means of groups, shape (count, d); NaN where there is none."""
     masses = np.bincount(labels, w, count)
-    w = np.where(masses[labels] > 0, w, 1.0)  # groups without mass: all count the same
+    mass = masses[labels]
+    # groups without mass: all count the same; with hardly any: in shares, which are normal numbers
+    share = np.where(mass > 0, w / np.where(mass > 0, mass, 1), 1.0)
+    w = np.where(mass > HARDLY_ANY, w, share)
     sums = np.stack([np.bincount(labels, w * part, count) for part in x.T], axis=1)
     mean = sums / np.bincount(labels, w, count)[:, None]
     size = np.linalg.norm(mean, axis=1, keepdims=True)

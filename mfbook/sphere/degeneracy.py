@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .. import _validate as validate
 from .arrangement import SignRegions, directions, forms, lines, sign_regions
@@ -13,7 +14,7 @@ from .extremal import TIE
 __all__ = ["NormalisedCondition", "is_analytic_potential", "nondegenerate_normalised"]
 
 
-def is_analytic_potential(a, omega, tolerance: float = 1e-9) -> bool:
+def is_analytic_potential(a: ArrayLike, omega: ArrayLike, tolerance: float = 1e-9) -> bool:
     r"""Whether the potential of a ReLU perceptron is real-analytic on the sphere.
 
     Theorems 3.1 and 3.3 exclude this case. It occurs if and only if on every line the kinks
@@ -94,7 +95,7 @@ class NormalisedCondition:
         return not self.active_is_multiple.any()
 
 
-def nondegenerate_normalised(a, omega) -> NormalisedCondition:
+def nondegenerate_normalised(a: ArrayLike, omega: ArrayLike) -> NormalisedCondition:
     r"""Check the hypothesis of Proposition 6.1, for normalised attention with a ReLU perceptron.
 
     The proposition says that a stationary measure has a Lebesgue-null support, finite on the

@@ -17,8 +17,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .. import _validate as validate
 from ..functional import Functional, Minimum
@@ -71,21 +73,46 @@ class SphereEnergy(Functional):
     >>> F, mu = SphereEnergy(2.0), Measure([[1.0, 0.0], [-1.0, 0.0]])
     >>> bool(np.isclose(F(mu), (1 + np.exp(-4)) / 8)), F.velocity(mu.atoms, mu).tolist()
     (True, [[0.0, 0.0], [0.0, 0.0]])
+
+    With a perceptron:
+
+    >>> F = SphereEnergy(1.0, [[1.0, 0.0]], [2.0])
+    >>> x = np.array([[0.6, 0.8]])
+    >>> F.dim, F.shift, F.scores(x), F.potential(x), F.perceptron(x)
+    (2, 1.0, array([[0.6]]), array([0.72]), array([[1.2, 0. ]]))
+    >>> [round(part, 4) for part in F.energy_parts(mu)]
+    [0.2838, 0.5]
+    >>> descent = F.field()
+    >>> bool((descent(mu.atoms, mu) == -F.velocity(mu.atoms, mu)).all())
+    True
     """
 
     beta: float
-    a: np.ndarray = None
-    omega: np.ndarray = None
-    activation: Activation | str = "relu"
+    a: np.ndarray | None = None
+    omega: np.ndarray | None = None
+    activation: Activation = "relu"  # type: ignore[assignment]
     normalised: bool = False
-    bias: np.ndarray = None
-    B: np.ndarray = None
+    bias: np.ndarray | None = None
+    B: np.ndarray | None = None
 
     space = SPHERE
 
+    if TYPE_CHECKING:  # what may be given; the fields say what it becomes
+
+        def __init__(
+            self,
+            beta: float,
+            a: ArrayLike | None = None,
+            omega: ArrayLike | None = None,
+            activation: Activation | str = "relu",
+            normalised: bool = False,
+            bias: ArrayLike | None = None,
+            B: ArrayLike | None = None,
+        ) -> None: ...
+
     def __post_init__(self):
         keep = object.__setattr__
-        keep(self, "beta", validate.positive(self.beta, "beta"))
+        keep(self, "beta", validate.scale(self.beta, "beta"))
         keep(self, "activation", activation(self.activation))
         if not isinstance(self.normalised, (bool, np.bool_)):
             raise TypeError(f"normalised: expected True or False, got {self.normalised!r}")
@@ -100,17 +127,18 @@ class SphereEnergy(Functional):
             if a.shape[1] < 2:
                 raise ValueError(f"a: expected directions in R^d with d >= 2, got d = {a.shape[1]}")
             on_sphere(a, "a")
-            omega = validate.array(self.omega, "omega", (len(a),)).astype(float)
+            largest = validate.LARGEST
+            omega = validate.array(self.omega, "omega", (len(a),), largest=largest).astype(float)
             keep(self, "a", validate.frozen(a))
             keep(self, "omega", validate.frozen(omega))
             if self.bias is not None:
-                bias = validate.array(self.bias, "bias", (len(a),)).astype(float)
+                bias = validate.array(self.bias, "bias", (len(a),), largest=largest).astype(float)
                 keep(self, "bias", validate.frozen(bias))
         if self.B is not None:
             keep(self, "B", validate.frozen(self._matrix()))
 
     def _matrix(self):
-        B = validate.array(self.B, "B", ("d", "d")).astype(float)
+        B = validate.array(self.B, "B", ("d", "d"), largest=validate.LARGEST).astype(float)
         if B.shape[0] != B.shape[1]:
             raise ValueError(f"B: expected a square matrix, got shape {B.shape}")
         skew = np.abs(B - B.T).max()
@@ -158,12 +186,20 @@ class SphereEnergy(Functional):
         if not np.iscomplexobj(x):
             on_sphere(x, name)
 
-    def scores(self, x) -> np.ndarray:
+    def scores(self, x: np.ndarray) -> np.ndarray:
         r"""Inner products :math:`\langle a_j,x\rangle+b_j`, shape (n, J)."""
-        s = x @ self.a.T
+        if self.a is None:
+            raise ValueError("x: expected an energy with units, this one has none")
+        x = validate.array(x, "x", ("n", "d"), allow_complex=True)
+        self._points(x, "x")
+        return self._scores(x)
+
+    def _scores(self, x):
+        a: Any = self.a  # who asks has units
+        s = x @ a.T
         return s if self.bias is None else s + self.bias
 
-    def potential(self, x) -> np.ndarray:
+    def potential(self, x: np.ndarray) -> np.ndarray:
         """Potential v of the perceptron at points (n, d), shape (n,); 0 without a perceptron."""
         x = validate.array(x, "x", ("n", "d"), allow_complex=True)
         self._points(x, "x")
@@ -172,9 +208,9 @@ class SphereEnergy(Functional):
     def _v(self, x):
         if self.a is None:
             return np.zeros(len(x), x.dtype)
-        return self.activation.primitive(self.scores(x)) @ self.omega
+        return self.activation.primitive(self._scores(x)) @ self.omega
 
-    def perceptron(self, x) -> np.ndarray:
+    def perceptron(self, x: np.ndarray) -> np.ndarray:
         """Drift of the perceptron, half the ambient gradient of v, shape (n, d)."""
         x = validate.array(x, "x", ("n", "d"), allow_complex=True)
         self._points(x, "x")
@@ -183,7 +219,7 @@ class SphereEnergy(Functional):
     def _drift(self, x):
         if self.a is None:
             return np.zeros_like(x)
-        return (self.activation.sigma(self.scores(x)) * self.omega) @ self.a
+        return (self.activation.sigma(self._scores(x)) * self.omega) @ self.a
 
     def energy_parts(self, mu: Measure) -> tuple[float, float]:
         r"""Interaction energy :math:`E_\beta(\mu)` and :math:`\frac12\int v\,d\mu`."""
@@ -192,7 +228,7 @@ class SphereEnergy(Functional):
             raise TypeError("mu: expected real atoms, got complex ones")
         return float(local.interaction), float(mu.weights @ self._v(mu.atoms)) / 2
 
-    def velocity(self, x, mu: Measure) -> np.ndarray:
+    def velocity(self, x: ArrayLike, mu: Measure) -> np.ndarray:
         r"""Field :math:`u(x;\mu)`, the velocity of ascent; tangential, shape (n, d).
 
         Parameters
@@ -243,22 +279,46 @@ def on_sphere(x, name: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """The velocity field of ascent (sign +1) or descent (-1), with its linearisation."""
+    """The velocity field of ascent (sign +1) or descent (-1), with its linearisation.
+
+    Attributes
+    ----------
+    F : SphereEnergy
+    sign : float
+        1 for ascent, -1 for descent.
+
+    Examples
+    --------
+    >>> mu = Measure([[1.0, 0.0], [0.0, 1.0]])
+    >>> ascent = SphereEnergy(1.0).field(ascent=True)
+    >>> isinstance(ascent, Field), ascent.at_atoms(mu.atoms, mu.weights).round(4)
+    (True, array([[0.    , 0.1839],
+           [0.1839, 0.    ]]))
+    >>> ascent.linearised(mu).solve(0.1, ascent(mu.atoms, mu)).round(4)
+    array([[0.   , 0.191],
+           [0.191, 0.   ]])
+    """
 
     F: SphereEnergy
     sign: float
 
-    def __call__(self, x, mu: Measure) -> np.ndarray:
+    def __call__(self, x: np.ndarray, mu: Measure) -> np.ndarray:
         """Velocities at the points ``x``, shape (n, d)."""
         return self.sign * self.F.velocity(x, mu)
 
-    def at_atoms(self, x, w) -> np.ndarray:
+    def at_atoms(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
         """Velocities of the atoms ``x`` with weights ``w``, without checks of arguments."""
         return self.sign * _Local(self.F, x, w).velocity(x)
 
     def linearised(self, mu: Measure) -> Linearised:
         """Linearisation of the motion of all atoms, for implicit steps."""
+        self.F.at(validate.measure(mu))  # refuses atoms of another dimension or off the sphere
         return linearise(self.F, mu.atoms, mu.weights, self.sign, self.F.normalised)
+
+
+def _tangent(x, v):
+    """Tangential part of v at unit vectors x, without checks of arguments."""
+    return v - (x * v).sum(axis=-1, keepdims=True) * x
 
 
 class _Local:
@@ -341,8 +401,8 @@ class _Local:
                     part[far] = (turned[far] * self._attention(x[far])).sum(axis=1)
             u = part[:, None] * turned
         else:
-            u = SPHERE.tangent(x, self._attention(x) if F.normalised else self._sums(x)[1])
-        return u if F.a is None else u + SPHERE.tangent(x, F._drift(x))
+            u = _tangent(x, self._attention(x) if F.normalised else self._sums(x)[1])
+        return u if F.a is None else u + _tangent(x, F._drift(x))
 
     def _attention(self, x):
         """Normalised attention N / Z, directly and without underflow."""
@@ -360,7 +420,7 @@ class _Local:
 
     def minimise(self, rng, ridge: float = 0.0, space=None, **options) -> Minimum:
         """Least value of the first variation on the sphere; see :mod:`mfbook.sphere.search`."""
-        if ridge:
+        if validate.positive(ridge, "ridge", allow_zero=True):
             return NotImplemented
         from .search import least_first_variation
 

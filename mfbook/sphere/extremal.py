@@ -21,6 +21,7 @@ from itertools import chain
 from math import comb
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .. import _validate as validate
 from .arrangement import (
@@ -42,6 +43,8 @@ __all__ = ["Extremal", "RegionMaxima", "maximise_potential", "minimise_potential
 TIE = 1e-12
 #: Maximisers of equal value closer than this are one: v differs by TIE at about its square root.
 SAME_POINT = 1e-5
+#: Regions that are compared with all candidates at a time.
+BLOCK = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +119,7 @@ class Extremal:
         return f"Extremal(value={self.value:.6g}, {pieces})"
 
 
-def maximise_potential(a, omega=None) -> Extremal:
+def maximise_potential(a: ArrayLike | SphereEnergy, omega: ArrayLike | None = None) -> Extremal:
     r"""All global maximisers on the sphere of the potential of a ReLU perceptron.
 
     By Proposition 3.7 these are the points x for which :math:`\delta_x` maximises the energy.
@@ -148,6 +151,8 @@ def maximise_potential(a, omega=None) -> Extremal:
     (2.0, array([[1., 0.]]), 'points')
     >>> maximise_potential([[1.0, 0.0], [0.0, 1.0]], [-2.0, -1.0])
     Extremal(value=0, pieces=1, kind='continuum')
+    >>> best.dimensions, isinstance(best.candidates, RegionMaxima)
+    ((0,), True)
     """
     a, omega = _perceptron(a, omega)
     scale = max(float(np.abs(omega).sum()), np.finfo(float).tiny)
@@ -159,11 +164,9 @@ def maximise_potential(a, omega=None) -> Extremal:
     np.add.at(weights, ((side < 0).astype(int), which), omega)
 
     found = [_face_maxima(c, weights, *flat) for flat in _all_flats(c)]
-    signs, points, values, spans = (
-        list(chain.from_iterable(f[i] for f in found)) for i in range(4)
-    )
-    signs, points = np.array(signs, np.int8), np.array(points)
-    values = np.array(values)
+    columns = [list(chain.from_iterable(f[i] for f in found)) for i in range(4)]
+    signs, points, values = np.array(columns[0], np.int8), *map(np.array, columns[1:3])
+    spans = columns[3]
 
     best = values.max()
     ties = np.flatnonzero(values >= best - TIE).tolist()
@@ -179,10 +182,20 @@ def maximise_potential(a, omega=None) -> Extremal:
     )
 
 
-def minimise_potential(a, omega=None) -> Extremal:
+def minimise_potential(a: np.ndarray, omega: np.ndarray | None = None) -> Extremal:
     r"""All global minimisers of the potential: the maximisers for the weights :math:`-\omega`.
 
     Arguments, result and errors as in :func:`maximise_potential`.
+
+    Parameters
+    ----------
+    a, omega
+        As of :func:`maximise_potential`.
+
+    Returns
+    -------
+    Extremal
+        As of :func:`maximise_potential`.
 
     Examples
     --------
@@ -205,7 +218,8 @@ def _all_flats(c) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 def _face_maxima(c, weights, basis, through):
     """Top eigenvectors in the open faces of one flat: signs, points, values and spans, as lists."""
     t = c[~through] @ basis.T
-    k, out = len(basis), ([], [], [], [])
+    k = len(basis)
+    out: tuple[list, ...] = ([], [], [], [])
     if k == 1:
         # a ray and its opposite: two faces with one point each
         faces = np.sign(np.array([1.0, -1.0])[:, None] * t[:, 0]).astype(np.int8)
@@ -246,7 +260,7 @@ def _point_in_cell(t, cell):
 
 def _distinct(c, signs, points, spans, order):
     """Drop candidates that belong to the closure of another piece, or are the same point."""
-    chosen = []
+    chosen: list[int] = []
     for i in sorted(order, key=lambda i: (-len(spans[i]), -np.count_nonzero(signs[i]))):
         for j in chosen:
             if len(spans[j]) == 1:
@@ -274,8 +288,8 @@ def _region_maxima(regions, omega, c, which, side, signs, points, values):
     order = np.argsort(-values, kind="stable")
     weight = np.abs(signs[order]).sum(axis=1, dtype=int)
     ranked = signs[order].astype(np.float32).T
-    for start in range(0, len(regions), 256):
-        block = slice(start, start + 256)
+    for start in range(0, len(regions), BLOCK):
+        block = slice(start, start + BLOCK)
         closure = on_lines[block].astype(np.float32) @ ranked == weight
         own = closure & (weight == len(c))
         inside[block] = own.any(axis=1)
@@ -303,10 +317,10 @@ def _count_faces(L, d):
     )
 
 
-def _perceptron(a, omega):
+def _perceptron(a, omega) -> tuple[np.ndarray, np.ndarray]:
     """Directions and weights, from two arrays or an energy."""
     if isinstance(a, SphereEnergy) and omega is None:
-        if a.a is None or a.activation.name != "relu" or a.bias is not None:
+        if a.a is None or a.omega is None or a.activation.name != "relu" or a.bias is not None:
             raise ValueError(f"a: expected an energy with ReLU units without biases, got {a!r}")
         return a.a, a.omega
     a = directions(a)

@@ -109,7 +109,7 @@ class CircleSums:
     @staticmethod
     def of(x: np.ndarray, w: np.ndarray, beta: float) -> CircleSums:
         count = len(fourier(beta))
-        total = 0
+        total = np.zeros(1, complex)  # grows to as many moments as there are products
         for part, powers in _chunks(x, count):
             total = total + powers.moments(w[part])
         return CircleSums(beta, total, powers if len(x) <= CHUNKS[0] else None)

@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import gammaln, ive
 
 from .. import _validate as validate
@@ -33,9 +34,11 @@ __all__ = [
 
 #: Logarithm of the share of the last harmonic, below which a sum over harmonics has converged.
 NEGLIGIBLE = -46.0
+#: Largest inverse temperature and degree for which harmonics are listed: seconds.
+SHARPEST, HARMONICS = 1e10, 10**7
 
 
-def kernel(u, beta: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def kernel(u: ArrayLike, beta: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     r"""Kernel on the circle and its first two derivatives in the angle, equation (5.7).
 
     .. math:: h=e^{\beta(\cos u-1)},\quad h'=-\beta\sin u\,h,\quad
@@ -64,10 +67,11 @@ def kernel(u, beta: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     >>> [float(value) for value in kernel(0.0, 3.0)]
     [1.0, -0.0, -3.0]
     """
-    beta, u = validate.positive(beta, "beta"), validate.array(u, "u", (...,))
+    beta, u = validate.scale(beta, "beta"), validate.array(u, "u", (...,))
     sine = np.sin(u)
     h = np.exp(-2 * beta * np.sin(u / 2) ** 2)
-    return h, -beta * sine * h, beta * (beta * sine**2 - np.cos(u)) * h
+    # the factor beta next to h, which vanishes first: no product overflows
+    return h, -beta * sine * h, beta * h * (beta * sine**2 - np.cos(u))
 
 
 def fourier_coefficients(beta: float, tolerance: float = 1e-16) -> np.ndarray:
@@ -101,7 +105,7 @@ def fourier_coefficients(beta: float, tolerance: float = 1e-16) -> np.ndarray:
     >>> [len(fourier_coefficients(beta)) for beta in (0.01, 1.0, 10.0, 50.0)]
     [6, 15, 31, 61]
     """
-    beta = validate.positive(beta, "beta")
+    beta = _countable(beta)
     tolerance = validate.positive(tolerance, "tolerance")
     K = 64
     while (c := ive(np.arange(K), beta))[-1] >= tolerance:
@@ -109,7 +113,7 @@ def fourier_coefficients(beta: float, tolerance: float = 1e-16) -> np.ndarray:
     return c[: max(1, int(np.argmax(c < tolerance)))]
 
 
-def funk_hecke(beta: float, d: int, k, *, log: bool = False) -> np.ndarray:
+def funk_hecke(beta: float, d: int, k: ArrayLike, *, log: bool = False) -> np.ndarray:
     r"""Eigenvalues of the kernel on :math:`S^{d-1}`, Lemma 5.1: all are positive.
 
     .. math:: \int e^{\beta(\langle x,y\rangle-1)}Y_k(y)\,d\sigma(y)=\lambda_kY_k(x),\qquad
@@ -157,12 +161,14 @@ def funk_hecke(beta: float, d: int, k, *, log: bool = False) -> np.ndarray:
     >>> np.allclose(funk_hecke(5.0, 2, range(9)), fourier_coefficients(5.0)[:9])
     True
     """
-    beta, d = validate.positive(beta, "beta"), validate.count(d, "d", least=2)
-    degrees = np.asarray(k)
+    beta, d = _countable(beta), validate.count(d, "d", least=2)
+    log, degrees = validate.flag(log, "log"), validate.plain(k, "k")
     if degrees.dtype.kind not in "iu" or degrees.size == 0:
         raise TypeError(f"k: expected integers, got {k!r}")
     if (degrees < 0).any():
         raise ValueError(f"k: expected degrees >= 0, got {degrees.min()}")
+    if degrees.max() > HARMONICS:
+        raise ValueError(f"k: expected degrees up to {HARMONICS:g}, got {degrees.max()}")
     K = max(64, int(degrees.max()) + 1)
     while True:
         # log(lambda_k / lambda_0), and the share of degree k in the sum that is one
@@ -178,16 +184,23 @@ def funk_hecke(beta: float, d: int, k, *, log: bool = False) -> np.ndarray:
     return values if log else np.exp(values)
 
 
+def _countable(beta) -> float:
+    """An inverse temperature whose harmonics can be listed: about nine times its root."""
+    beta = validate.scale(beta, "beta")
+    if beta > SHARPEST:
+        raise ValueError(f"beta: expected at most {SHARPEST:g}, got {beta:g}")
+    return beta
+
+
 def _log_ratios(beta: float, d: int, K: int) -> np.ndarray:
     r"""Return :math:`\log(\lambda_k/\lambda_0)` for k < K."""
-    nu = K - 1 + d / 2
-    # an upper bound that is close from the start; the recurrence contracts what is left
-    ratio = beta / (nu + 0.5 + math.hypot(nu + 0.5, beta))
-    ratios = np.empty(K)
-    for k in range(K - 1, 0, -1):
-        nu = k + d / 2 - 1
-        ratio = beta / (2 * nu + beta * ratio)
-        ratios[k] = ratio
+    # all ratios are below 1; from 1 at a higher degree the recurrence contracts the error, by the
+    # product of the ratios on the way, to less than rounding
+    ratio, ratios = 1.0, np.empty(K)
+    for k in range(K + K // 2, 0, -1):
+        ratio = beta / (2 * k + d - 2 + beta * ratio)
+        if k < K:
+            ratios[k] = ratio
     ratios[0] = 1.0
     return np.log(ratios).cumsum()
 
@@ -207,6 +220,16 @@ def inflection(beta: float) -> float:
 
     Computed from :math:`1-\cos u_*` without cancellation.
 
+    Parameters
+    ----------
+    beta : float
+        Inverse temperature.
+
+    Returns
+    -------
+    float
+        An angle.
+
     Raises
     ------
     TypeError, ValueError
@@ -217,7 +240,7 @@ def inflection(beta: float) -> float:
     >>> round(inflection(1e6) * 1e3, 6)
     1.0
     """
-    beta = validate.positive(beta, "beta")
+    beta = validate.scale(beta, "beta")
     root = math.hypot(1, 2 * beta)
     return _angle((1 + 1 / (root + 2 * beta)) / (root + 1))
 
@@ -275,7 +298,7 @@ def anticoncentration(beta: float, gamma: float = 0.5) -> tuple[float, float]:
     >>> anticoncentration(0.118)[0] > 0, anticoncentration(0.119)[0] > 0
     (False, True)
     """
-    beta, gamma = validate.positive(beta, "beta"), validate.positive(gamma, "gamma")
+    beta, gamma = validate.scale(beta, "beta"), validate.scale(gamma, "gamma")
     reach = min(gamma / math.sqrt(beta), math.pi)
     if beta >= 1 / 3:
         # beta (1 - c_+), rationalised
@@ -343,6 +366,16 @@ def single_cluster_excluded(beta: float, lipschitz_omega: float, gamma: float = 
 
     Arguments and errors as in :func:`cluster_mass_bound`.
 
+    Parameters
+    ----------
+    beta, lipschitz_omega, gamma : float
+        As of :func:`cluster_mass_bound`.
+
+    Returns
+    -------
+    bool
+        Whether the condition holds.
+
     Examples
     --------
     >>> single_cluster_excluded(50.0, 0.5), single_cluster_excluded(50.0, 0.7)
@@ -403,12 +436,12 @@ def heavy_atom_bound(
     >>> heavy_atom_bound(1.0, 0.1, 0.5)
     (65.0, 10.0)
     """
-    beta, gamma = validate.positive(beta, "beta"), validate.positive(gamma, "gamma")
-    kappa, m_bar = validate.positive(kappa, "kappa"), validate.positive(m_bar, "m_bar")
+    beta, gamma = validate.scale(beta, "beta"), validate.scale(gamma, "gamma")
+    kappa, m_bar = validate.scale(kappa, "kappa"), validate.scale(m_bar, "m_bar")
     for name, value in (("kappa", kappa), ("m_bar", m_bar)):
         if value > 1:
             raise ValueError(f"{name}: expected a mass in (0, 1], got {value:g}")
-    lengths = validate.array(np.atleast_1d(arcs), "arcs", ("n",))
+    lengths = validate.array(np.atleast_1d(validate.plain(arcs, "arcs")), "arcs", ("n",))
     if (lengths <= 0).any():
         raise ValueError(f"arcs: expected positive lengths, got {lengths.min():g}")
     if lengths.sum() > 2 * math.pi * (1 + 1e-12):

@@ -13,21 +13,52 @@ rank twice the number of Fourier terms, so that an implicit step costs O(N K^2).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
+from .. import _validate as validate
+from ..space import Sphere
 from . import forces
+from .kernel import SHARPEST
 
 #: Rows of a dense Jacobian that are still reasonable: 5000 squared numbers are 200 MB.
 LARGEST = 5000
 
 
-def frames(x) -> np.ndarray:
+def frames(x: np.ndarray) -> np.ndarray:
     """Orthonormal bases (n, d, d-1) of the tangent spaces at unit vectors x (n, d).
 
     On the circle the basis is the direction of increasing angle. In higher dimension it is the
     image of the standard basis under the reflection that maps the first axis to x.
+
+    Parameters
+    ----------
+    x : array, shape (n, d)
+        Unit vectors.
+
+    Returns
+    -------
+    array
+        Shape (n, d, d - 1).
+
+    Examples
+    --------
+    >>> frames(np.array([[0.0, 1.0]]))
+    array([[[-1.],
+            [ 0.]]])
     """
+    x = validate.array(x, "x", ("n", "d"))
+    if x.shape[1] < 2:
+        raise ValueError(f"x: expected points in R^d with d >= 2, got d = {x.shape[1]}")
+    if not Sphere().contains(x).all():
+        raise ValueError("x: expected unit vectors")
+    return _frames(x)
+
+
+def _frames(x) -> np.ndarray:
     n, d = x.shape
     if d == 2:
         return np.stack([-x[:, 1], x[:, 0]], axis=1)[:, :, None]
@@ -42,7 +73,7 @@ def frames(x) -> np.ndarray:
 def jacobian(F, x, w, normalised: bool) -> np.ndarray:
     """Dense Jacobian of the field at all atoms, shape (n (d-1), n (d-1)), in frames."""
     n, d = x.shape
-    T = frames(x)
+    T = _frames(x)
     z = x if F.B is None else x @ F.B
     K = F.beta * (x @ z.T - F.shift)
     if normalised:  # only quotients count, and they survive far away from all weight
@@ -70,7 +101,7 @@ def jacobian(F, x, w, normalised: bool) -> np.ndarray:
         source /= ratio[..., None]
         G = G / Z[:, None]
     if F.a is not None:
-        slope = F.activation.slope(F.scores(x)) * F.omega
+        slope = F.activation.slope(F._scores(x)) * F.omega
         squares = (F.a[:, :, None] * F.a[:, None]).reshape(-1, d * d)
         own = own + (slope @ squares).reshape(n, d, d)
         G = G + F._drift(x)
@@ -85,19 +116,51 @@ class Linearised:
     """The matrix J of a linearised flow, as what implicit steps need: solutions of (I - cJ)k = b.
 
     Made by :meth:`Field.linearised`.
+
+    Examples
+    --------
+    >>> from mfbook.measure import Measure
+    >>> from mfbook.sphere import SphereEnergy
+    >>> mu = Measure([[1.0, 0.0], [0.6, 0.8]])
+    >>> J = SphereEnergy(1.0).field().linearised(mu)
+    >>> isinstance(J, Linearised), J.solve(1.0, mu.atoms).round(12)
+    (True, array([[1. , 0. ],
+           [0.6, 0.8]]))
     """
 
-    def __init__(self, x, factor):
-        self.x, self._factor, self._known = x, factor, (None, None)
+    def __init__(self, x: np.ndarray, factor: Callable) -> None:
+        self.x, self._factor = x, factor
+        self._known: tuple[float, Callable] | None = None
 
-    def solve(self, c: float, b) -> np.ndarray:
-        """Return k with (I - c J) k = b, both shape (n, d); what is normal in b stays."""
-        if self._known[0] != c:
+    def solve(self, c: float, b: np.ndarray) -> np.ndarray:
+        """Return k with (I - c J) k = b, both shape (n, d); what is normal in b stays.
+
+        Where b is not finite, k is not: integrators try steps that are too long.
+
+        Parameters
+        ----------
+        c : float
+            A step.
+        b : array, shape (n, d)
+            Any vectors.
+
+        Returns
+        -------
+        array, shape (n, d)
+            The solution.
+        """
+        c, b = validate.finite(c, "c"), validate.plain(b, "b")
+        if b.dtype.kind not in "biuf" or b.shape != self.x.shape:
+            raise ValueError(
+                f"b: expected real numbers of shape {self.x.shape}, got {b.dtype} {b.shape}"
+            )
+        if self._known is None or self._known[0] != c:
             self._known = c, self._factor(c)
-        T = frames(self.x)
-        inside = (b[:, None] @ T)[:, 0]
-        change = self._known[1](inside.ravel()).reshape(inside.shape) - inside
-        return b + (T @ change[:, :, None])[:, :, 0]
+        T = _frames(self.x)
+        with np.errstate(over="ignore", invalid="ignore"):
+            inside = (b[:, None] @ T)[:, 0]
+            change = self._known[1](inside.ravel()).reshape(inside.shape) - inside
+            return b + (T @ change[:, :, None])[:, :, 0]
 
 
 def linearise(F, x, w, scale: float, normalised: bool) -> Linearised:
@@ -109,8 +172,9 @@ def linearise(F, x, w, scale: float, normalised: bool) -> Linearised:
         If the Jacobian would be dense with more than 5000 rows.
     """
     n, d = x.shape
-    rank = 2 * (len(forces.fourier(F.beta)) - 1) if d == 2 and F.B is None else n
-    if d == 2 and F.B is None and 2 * rank < n:
+    series = d == 2 and F.B is None and F.beta <= SHARPEST
+    rank = 2 * (len(forces.fourier(F.beta)) - 1) if series else n
+    if series and 2 * rank < n:
         return Linearised(x, _low_rank(F, x, w, scale, normalised))
     if n * (d - 1) > LARGEST:
         raise ValueError(
@@ -130,15 +194,17 @@ class _Modes:
     """Moments and polynomials of all particles at once, from one table of powers."""
 
     def __init__(self, x, count):
+        size = forces.CHUNKS[1]
         self.powers = [
-            forces.Powers(forces.as_complex(x[i : i + 8192]), count) for i in range(0, len(x), 8192)
+            forces.Powers(forces.as_complex(x[i : i + size]), count) for i in range(0, len(x), size)
         ]
         self.parts = np.cumsum([0, *(p.low.shape[1] for p in self.powers)])
 
     def moments(self, w, count):
         """Sums of w z^k over the particles, k < count."""
         pieces = np.split(w, self.parts[1:-1])
-        return sum(p.moments(piece) for p, piece in zip(self.powers, pieces, strict=True))[:count]
+        total: Any = sum(p.moments(v) for p, v in zip(self.powers, pieces, strict=True))
+        return total[:count]
 
     def polynomial(self, c):
         """Real parts of sum_k c_k z^k at the particles."""
@@ -212,5 +278,5 @@ def _own_slope(F, x):
     if F.a is None:
         return 0.0
     turned = np.stack([-x[:, 1], x[:, 0]], axis=1)
-    slope = F.activation.slope(F.scores(x)) * F.omega
+    slope = F.activation.slope(F._scores(x)) * F.omega
     return (slope * (turned @ F.a.T) ** 2).sum(axis=1) - (x * F._drift(x)).sum(axis=1)

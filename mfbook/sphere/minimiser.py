@@ -19,12 +19,16 @@ the minimiser can be a density. It is then in closed form, and equally spaced at
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
+from typing import Any
 
 import numpy as np
 
 from .. import _validate as validate
 from ..measure import Measure
 from . import forces
+from .energy import SphereEnergy
+from .kernel import SHARPEST
 from .search import CircleVariation, least_on_circle, local_minima, unit_vectors
 
 __all__ = ["CircleMinimum", "minimise_on_circle"]
@@ -33,6 +37,9 @@ __all__ = ["CircleMinimum", "minimise_on_circle"]
 NEGLIGIBLE = 1e-13
 #: Most work in Newton steps, each counted as 1e5 plus the cube of the number of atoms: seconds.
 EFFORT = 4e8
+#: Most atoms to begin with: beyond a beta of about 16000 they are farther apart than the kernel is
+#: wide, and the certificate says how much that costs.
+COARSE = 1024
 #: Distances within which atoms are merged, in lengths of the kernel, tried in this order.
 MERGING = (0.75, 0.4, 0.15, 0.02)
 
@@ -69,7 +76,9 @@ class CircleMinimum:
     evaluations: int
 
 
-def minimise_on_circle(F, *, tolerance: float = 1e-13, maxiter: int = 50) -> CircleMinimum:
+def minimise_on_circle(
+    F: SphereEnergy, *, tolerance: float = 1e-13, maxiter: int = 50
+) -> CircleMinimum:
     r"""Minimise :math:`E_\beta+\frac12\int v` over all probability measures on the circle.
 
     Parameters
@@ -103,28 +112,29 @@ def minimise_on_circle(F, *, tolerance: float = 1e-13, maxiter: int = 50) -> Cir
     tolerance = validate.positive(tolerance, "tolerance")
     maxiter = validate.count(maxiter, "maxiter")
     parts = _Problem(_checked(F))
-    best, evaluations, stalled, lowest = None, 0, 0, np.inf
+    evaluations, lowest = 0, np.inf
+    best: Any = None
     density = _density(parts, tolerance)
     theta, w = density or _polish(parts, *_coarse(parts))
-    for round_ in range(maxiter + 1):
-        f = parts.at(unit_vectors(theta), w)
+    for round_ in count():
+        x = unit_vectors(theta)
+        f = parts.at(x, w)
         nodes = parts.grid(64 + int(16 / parts.spacing))
         minima, values = local_minima(f, nodes)
         mean = float(w @ f(theta)[0])
-        gap = np.inf
-        if mean - values.min() <= tolerance or round_ == maxiter:
-            gap = max(mean - least_on_circle(f, tolerance=1e-15).lower_bound, 0.0)
         found = mean - values.min()
+        # finite only for small ones, so that the order below is that of what was found
+        gap = _gap(f, mean) if found <= tolerance else np.inf
         evaluations += f.evaluations
         if best is None or (gap, found) < best[:2]:
             best, stalled = (gap, found, theta, w, mean), 0
         else:
             stalled += 1
         # the gap is not monotone; E is, and while it falls there is progress
-        energy = _derivatives(parts, theta, w)[0]
-        if energy < lowest - 1e-14 * parts.scale:
-            lowest, stalled = energy, 0
-        if gap <= tolerance or stalled >= 4 or parts.work > EFFORT:
+        twice = mean + float(w @ parts.potential(x, _turned(x))[0])
+        if twice < lowest - 2e-14 * parts.scale:
+            lowest, stalled = twice, 0
+        if gap <= tolerance or stalled >= 4 or round_ == maxiter or parts.work > EFFORT:
             break
         if density is not None and round_ == 0:
             theta, w = _polish(parts, *_coarse(parts))
@@ -138,7 +148,7 @@ def minimise_on_circle(F, *, tolerance: float = 1e-13, maxiter: int = 50) -> Cir
     gap, found, theta, w, mean = best
     if not np.isfinite(gap):
         f = parts.at(unit_vectors(theta), w)
-        gap = max(mean - least_on_circle(f, tolerance=1e-15).lower_bound, 0.0)
+        gap = _gap(f, mean)
         evaluations += f.evaluations
     order = np.argsort(np.mod(theta, 2 * np.pi))
     theta, w = theta[order], w[order]
@@ -148,6 +158,10 @@ def minimise_on_circle(F, *, tolerance: float = 1e-13, maxiter: int = 50) -> Cir
     return CircleMinimum(
         Measure(x, w), gap, float(value), mean + parts.offset, gap <= tolerance, round_, evaluations
     )
+
+
+def _gap(f, mean):
+    return max(mean - least_on_circle(f, tolerance=1e-15).lower_bound, 0.0)
 
 
 def _checked(F):
@@ -161,6 +175,8 @@ def _checked(F):
             "F: expected a positive definite B (E is convex), got least eigenvalue "
             f"{np.linalg.eigvalsh(F.B)[0]:.3g}"
         )
+    if F.beta > SHARPEST:
+        raise ValueError(f"F: expected beta of at most {SHARPEST:g}, got {F.beta:g}")
     return F
 
 
@@ -194,9 +210,9 @@ def _density(parts, tolerance):
     tail = np.cumsum(np.abs(v)[::-1])[::-1]
     # rounding of the transform looks like a tail
     short = tail <= max(tolerance / 8, 1e-14 * parts.scale)
-    degree = max(int(np.argmax(short)) - 1, 0) if short.any() else points
+    degree = max(int(np.argmax(short)) - 1, 0)
     c = forces.fourier(parts.beta)
-    if degree >= len(c):
+    if not short.any() or degree >= len(c):
         return None
     k = np.arange(1, degree + 1)
     amplitude = -2 * parts.beta * v[1 : degree + 1] / c[1 : degree + 1]
@@ -213,22 +229,28 @@ def _density(parts, tolerance):
 
 
 def _coarse(parts):
-    """Optimal weights of equally spaced atoms, two or three for each length of the kernel."""
-    n = 16 + int(np.ceil(8 / parts.spacing))
+    """Optimal weights of atoms at kinks and equally spaced, closer than a length of the kernel.
+
+    At most ``COARSE`` of them: the matrix is dense.
+    """
+    n = min(16 + int(np.ceil(8 / parts.spacing)), COARSE)
     theta = 2 * np.pi * np.arange(n) / n
     theta = np.unique(np.concatenate([theta, np.mod(parts.kinks, 2 * np.pi)]))
     x = unit_vectors(theta)
     v = parts.potential(x, _turned(x))[0]
     w = np.zeros(len(theta))
     w[np.argmin(v)] = 1.0
-    w = simplex_qp(parts.kernel(x, _turned(x), x)[0], v, w)
-    return theta[w > NEGLIGIBLE], w[w > NEGLIGIBLE] / w[w > NEGLIGIBLE].sum()
+    return _weighted(parts, theta, w)
 
 
 def _correct(parts, theta, w, new):
     """Optimal weights of the atoms and new ones."""
     theta = np.concatenate([theta, new])
-    w = np.concatenate([w, np.zeros(len(new))])
+    return _weighted(parts, theta, np.concatenate([w, np.zeros(len(new))]))
+
+
+def _weighted(parts, theta, w):
+    """Optimal weights, found from w on; atoms without weight are dropped."""
     x = unit_vectors(theta)
     v = parts.potential(x, _turned(x))[0]
     w = simplex_qp(parts.kernel(x, _turned(x), x)[0], v, w)
@@ -256,17 +278,17 @@ def simplex_qp(G, c, w, *, maxiter: int | None = None):
     w = w.copy()
     free = w > 0
     scale = np.abs(c).max() + np.abs(G).max()
-    value = np.inf
+    twice = np.inf
     for _ in range(maxiter or 20 * len(c) + 100):
         target = _equality(G, c, free)
         # walk to the target, dropping what reaches zero
-        for _ in range(len(c)):
+        for _ in range(len(c)):  # pragma: no branch: the last free atom is on its target
             falling = free & (target < 0)
             if not falling.any():
                 break
             ratio = np.where(falling, w / np.where(falling, w - target, 1), np.inf)
-            step = min(ratio.min(), 1.0)
-            w = np.where(free, w + step * (target - w), 0)
+            step = ratio.min()
+            w = w + step * (target - w)
             free &= ~(ratio <= step * (1 + 1e-12))
             w[~free] = 0
             target = _equality(G, c, free)
@@ -275,9 +297,9 @@ def simplex_qp(G, c, w, *, maxiter: int | None = None):
         reduced = slope - w @ slope
         reduced[free] = 0
         i = int(reduced.argmin())
-        last, value = value, w @ (slope + c) / 2
+        last, twice = twice, w @ (slope + c)
         # nearly equal atoms make G singular: then rounding alone keeps the method busy
-        if reduced[i] >= -1e-15 * scale or value >= last - 1e-17 * scale:
+        if reduced[i] >= -1e-15 * scale or twice >= last - 2e-17 * scale:
             break
         free[i] = True
     return np.maximum(w, 0) / np.maximum(w, 0).sum()
@@ -307,7 +329,8 @@ def _polish(parts, theta, w):
     loses atoms, and then the energy says so.
     """
     start = _derivatives(parts, theta, w)[0]
-    best, size = None, None
+    best: Any = None
+    size = None
     for near in MERGING:
         merged = _tidy(theta, w, near * parts.spacing)
         if len(merged[1]) == size:
@@ -322,15 +345,18 @@ def _polish(parts, theta, w):
     return best[1]
 
 
-def _tidy(theta, w, near):
-    """Merge neighbours into groups no wider than ``near``; the rest is sorted."""
+def _unrolled(theta, w):
+    """Increasing angles that begin after the widest gap, so that no group crosses the end."""
     theta = np.mod(theta, 2 * np.pi)
     order = np.argsort(theta)
     theta, w = theta[order], w[order]
-    # begin after the widest gap, so that no group crosses the end
     first = int(np.diff(theta, prepend=theta[-1] - 2 * np.pi).argmax())
-    theta = np.concatenate([theta[first:], theta[:first] + 2 * np.pi])
-    w = np.roll(w, -first)
+    return np.concatenate([theta[first:], theta[:first] + 2 * np.pi]), np.roll(w, -first)
+
+
+def _tidy(theta, w, near):
+    """Merge neighbours into groups no wider than ``near``; the rest is sorted."""
+    theta, w = _unrolled(theta, w)
     label = np.zeros(len(w), int)
     begin = theta[0]
     for i in range(1, len(w)):
@@ -349,19 +375,15 @@ def _denser(parts, theta, w, new):
     atoms. A new atom between two of them does not find its place by descending: the others would
     all have to move. So positions and weights are interpolated to one atom more.
     """
-    order = np.argsort(np.mod(theta, 2 * np.pi))
-    theta, w = np.mod(theta, 2 * np.pi)[order], w[order]
-    first = int(np.diff(theta, prepend=theta[-1] - 2 * np.pi).argmax())
-    theta = np.concatenate([theta[first:], theta[:first] + 2 * np.pi])
-    w = np.roll(w, -first)
+    theta, w = _unrolled(theta, w)
     breaks = np.flatnonzero(np.diff(theta) > 3 * parts.spacing) + 1
     new = theta[0] + np.mod(new - theta[0], 2 * np.pi)
     positions, masses, changed = [], [], False
     for t, m in zip(np.split(theta, breaks), np.split(w, breaks), strict=True):
         n = len(t)
-        inner = new[(new > t[0]) & (new < t[-1])]
-        # a minimum close to an atom asks for a split or a move of that atom, not for a new one
-        share = np.interp(inner, t, np.arange(n)) % 1
+        # a minimum close to an atom asks for a split or a move of that atom, not for a new one;
+        # beyond the ends the share is zero
+        share = np.interp(new, t, np.arange(n)) % 1
         if n > 2 and np.any(np.abs(share - 0.5) < 0.25):
             more = n + max(1, n // 40)
             at = np.linspace(0, n - 1, more)
@@ -421,9 +443,9 @@ def _basis(w):
     n = len(w)
     Q = np.zeros((2 * n, 2 * n - 1))
     Q[:n, :n] = np.diag(1 / np.sqrt(w))
-    # Householder's reflection of the vector of ones, without its first column
-    Q[n:, n:] = np.eye(n)[:, 1:] - 1 / (n - np.sqrt(n)) if n > 1 else 0
     if n > 1:
+        # Householder's reflection of the vector of ones, without its first column
+        Q[n:, n:] = np.eye(n)[:, 1:] - 1 / (n - np.sqrt(n))
         Q[n, n:] = 1 / np.sqrt(n)
     return Q
 

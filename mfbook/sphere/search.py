@@ -41,15 +41,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 
 from .. import _validate as validate
+from .._types import Seed
 from ..functional import Minimum
+from ..measure import Measure
 from ..space import Sphere
 from . import forces
 from .activations import GELU, LINEAR, TANH, Activation
+from .energy import SphereEnergy
+from .kernel import SHARPEST
 
 __all__ = ["least_first_variation"]
 
@@ -64,10 +69,10 @@ CURVATURE = ((GELU, 2 / np.sqrt(2 * np.pi)), (TANH, 4 / (3 * np.sqrt(3))), (LINE
 
 
 def least_first_variation(
-    F,
-    atoms,
-    weights,
-    rng,
+    F: SphereEnergy,
+    atoms: np.ndarray,
+    weights: np.ndarray,
+    rng: Seed,
     *,
     starts: int = 8,
     tolerance: float = 1e-14,
@@ -83,9 +88,11 @@ def least_first_variation(
     Parameters
     ----------
     F : SphereEnergy
+        Whose first variation is minimised.
     atoms : array, shape (n, d)
         Unit vectors, real.
     weights : array, shape (n,)
+        Of the atoms.
     rng : numpy.random.Generator or int
         Draws starting points for d > 2.
     starts : int
@@ -106,11 +113,25 @@ def least_first_variation(
     ------
     TypeError, ValueError
         If an option has the wrong type or is not positive, or atoms are not real.
+
+    Examples
+    --------
+    >>> F = SphereEnergy(1.0)
+    >>> x, w = np.array([[1.0, 0.0]]), np.ones(1)
+    >>> found = least_first_variation(F, x, w, rng=0)
+    >>> found.point.round(6) + 0.0, found.converged, bool(np.isclose(found.value, np.exp(-2)))
+    (array([-1.,  0.]), True, True)
     """
     rng, starts = validate.generator(rng), validate.count(starts, "starts")
     tolerance = validate.positive(tolerance, "tolerance")
     budget = validate.count(budget, "budget")
     atoms = validate.array(atoms, "atoms", ("n", "d"))
+    weights = validate.probabilities(weights, "weights", (len(atoms),))
+    validate.instance(F, "F", SphereEnergy)
+    with validate.naming("atoms"):
+        F.at(Measure(atoms, weights))  # refuses other dimensions and points off the sphere
+    if F.beta > SHARPEST:
+        raise ValueError(f"F: expected beta of at most {SHARPEST:g}, got {F.beta:g}")
     if atoms.shape[1] == 2:
         landscape = CircleVariation(F).at(atoms, weights)
         bracket = least_on_circle(landscape, tolerance=tolerance, budget=budget)
@@ -431,7 +452,7 @@ def least_on_circle(
     budget : int
         Most pairs to evaluate.
     points : int
-        Intervals to begin with; default: a few per length of the kernel.
+        Intervals to begin with; default: 64 and 16 for each length of the kernel in a radian.
 
     Returns
     -------
@@ -514,7 +535,7 @@ def _linear_series(units) -> np.ndarray:
 def _least_on_sphere(F, y, w, rng, starts, tolerance, budget):
     """Descents from several points for the value, branch and bound for the proof."""
     f = SphereVariation(F, y, w)
-    seeds = [y[rng.choice(len(y), size=starts, p=w)], Sphere().sample(rng, starts, y.shape[1])]
+    seeds: Any = [y[rng.choice(len(y), size=starts, p=w)], Sphere().sample(rng, starts, y.shape[1])]
     if len(f.units.omega):
         seeds += [f.units.a, -f.units.a]
     seeds = np.concatenate(seeds)
@@ -564,8 +585,8 @@ class SphereVariation:
             self._block(x[i : i + step], None if reach is None else reach[i : i + step])
             for i in range(0, len(x), step)
         ]
-        value, gradient, least = zip(*parts, strict=True)
-        least = None if reach is None else np.concatenate(least)
+        value, gradient, bounds = zip(*parts, strict=True)
+        least = None if reach is None else np.concatenate(bounds)
         return np.concatenate(value), np.concatenate(gradient), least
 
     def _block(self, x, reach):
@@ -688,7 +709,7 @@ def _cells(face, centre, half):
         other = _on_face(face, centre + signs * half)
         # the chord, not the scalar product: accurate for small cells
         square = np.maximum(square, ((x - other) ** 2).sum(axis=1))
-    return x, 2 * np.arcsin(np.minimum(np.sqrt(square) / 2, 1)) * (1 + 1e-6)
+    return x, 2 * np.arcsin(np.sqrt(square) / 2) * (1 + 1e-6)
 
 
 def _on_face(face, u):
@@ -697,7 +718,7 @@ def _on_face(face, u):
     x = np.empty((len(u), u.shape[1] + 1))
     rows = np.arange(len(u))
     for i in range(x.shape[1]):
-        x[:, i] = u[rows, np.minimum(np.where(i > axis, i - 1, i), u.shape[1] - 1)]
+        x[:, i] = u[rows, i - (i >= axis)]
     x[rows, axis] = sign
     return x / np.sqrt((x * x).sum(axis=1, keepdims=True))
 

@@ -16,7 +16,8 @@ import numpy as np
 from .. import _validate as validate
 from ..measure import Measure
 from ..space import Sphere
-from .linearised import frames, jacobian
+from .energy import SphereEnergy
+from .linearised import _frames, jacobian
 
 __all__ = ["Polished", "SecondOrder", "newton", "second_order", "velocity_jacobian"]
 
@@ -50,10 +51,11 @@ class SecondOrder:
 
     def sopd(self, tolerance: float = 1e-9) -> bool:
         """Whether the measure is stationary without descending direction, up to rounding."""
+        tolerance = validate.positive(tolerance, "tolerance", allow_zero=True)
         return self.gradient <= tolerance and self.least >= -tolerance
 
 
-def velocity_jacobian(F, mu: Measure) -> np.ndarray:
+def velocity_jacobian(F: SphereEnergy, mu: Measure) -> np.ndarray:
     r"""Jacobian of the velocities of all atoms in their positions, in tangent frames.
 
     Parameters
@@ -83,7 +85,7 @@ def velocity_jacobian(F, mu: Measure) -> np.ndarray:
     return jacobian(F, mu.atoms, mu.weights, F.normalised)
 
 
-def second_order(F, mu: Measure) -> SecondOrder:
+def second_order(F: SphereEnergy, mu: Measure) -> SecondOrder:
     r"""Gradient and Hessian of the energy at fixed weights, in the geometry of :math:`L^2(\mu)`.
 
     Parameters
@@ -111,6 +113,8 @@ def second_order(F, mu: Measure) -> SecondOrder:
     >>> report = second_order(SphereEnergy(1.0), Measure([[1.0, 0.0], [-1.0, 0.0]]))
     >>> report.eigenvalues.round(4), report.sopd()
     (array([0.    , 0.1353]), True)
+    >>> round(report.least, 4) + 0.0
+    0.0
     """
     _real(F, mu)
     if not (mu.weights > 0).all():
@@ -118,7 +122,7 @@ def second_order(F, mu: Measure) -> SecondOrder:
     values, vectors = np.linalg.eigh(_hessian(F, mu.atoms, mu.weights))
     m, d = mu.atoms.shape
     vectors = vectors.T.reshape(-1, m, d - 1) / np.sqrt(mu.weights)[None, :, None]
-    modes = np.einsum("idp,kip->kid", frames(mu.atoms), vectors)
+    modes = np.einsum("idp,kip->kid", _frames(mu.atoms), vectors)
     return SecondOrder(mu, _speed(F, mu), values, modes)
 
 
@@ -159,7 +163,9 @@ class Polished:
     iterations: int
 
 
-def newton(F, mu: Measure, *, tolerance: float = 1e-10, maxiter: int = 200) -> Polished:
+def newton(
+    F: SphereEnergy, mu: Measure, *, tolerance: float = 1e-10, maxiter: int = 200
+) -> Polished:
     r"""Descend to a second-order point: Newton steps on the positions, weights fixed.
 
     Each step solves :math:`(H+\lambda)\eta=-\nabla E` with the least shift that makes the matrix
@@ -170,11 +176,13 @@ def newton(F, mu: Measure, *, tolerance: float = 1e-10, maxiter: int = 200) -> P
     Parameters
     ----------
     F : SphereEnergy
+        To minimise.
     mu : Measure
         Real atoms with positive weights; at most a thousand or so, the matrix is dense.
     tolerance : float
         On the largest velocity, and on the negative part of the spectrum.
     maxiter : int
+        Most steps.
 
     Returns
     -------
@@ -197,7 +205,7 @@ def newton(F, mu: Measure, *, tolerance: float = 1e-10, maxiter: int = 200) -> P
     energy = F(mu)
     for iteration in range(maxiter + 1):
         state = Measure(x, w)
-        u, T = _gradient(F, state), frames(x)
+        u, T = _gradient(F, state), _frames(x)
         values, vectors = np.linalg.eigh(_hessian(F, x, w))
         speed, least = float(np.linalg.norm(u, axis=1).max()), float(values[0])
         if (speed <= tolerance and least >= -tolerance) or iteration == maxiter:

@@ -190,7 +190,7 @@ def settle(
     F.at(mu)  # refuses what is not a measure on the sphere
     if np.iscomplexobj(mu.atoms):
         raise TypeError("mu: expected real atoms, got complex ones")
-    if method not in ("euler", "rosenbrock"):
+    if not isinstance(method, str) or method not in ("euler", "rosenbrock"):
         raise ValueError(f"method: expected 'euler' or 'rosenbrock', got {method!r}")
     step, horizon = validate.positive(step, "step"), validate.positive(horizon, "horizon")
     limit = int(round(horizon / step)) if horizon / step < 2**53 else 0
@@ -275,10 +275,11 @@ class _Run:
     def result(self, method: str) -> Settled:
         if self.every and self.recorded[-1] != len(self.rows) - 1:
             self._keep()
-        columns = [np.array(column) for column in zip(*self.rows, strict=True)]
+        times, value, speed, dissipation, count = map(np.array, zip(*self.rows, strict=True))
         shape = (len(self.kept), len(self.labels), self.x.shape[1])
         return Settled(
-            Measure(self.x, self.w), self.labels, self.clusters(), *columns,
+            Measure(self.x, self.w), self.labels, self.clusters(),
+            times, value, speed, dissipation, count,
             np.array(self.recorded, dtype=np.int64), np.reshape(self.kept, shape),
             self.stopped, self.reason, self.steps, self.evaluations, method,
         )  # fmt: skip

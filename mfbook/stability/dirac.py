@@ -15,10 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .. import _validate as validate
+from ..functional import Functional
 from ..measure import Measure
-from .atomic import atomic_stability, calling, functional, precision
+from .atomic import atomic_stability, functional, precision
 
 __all__ = ["DiracStability", "dirac_stability"]
 
@@ -84,7 +86,7 @@ class DiracStability:
 
 
 def dirac_stability(
-    F, theta, *, stationary: float = 1e-7, tolerance: float = 1e-9
+    F: Functional, theta: ArrayLike, *, stationary: float = 1e-7, tolerance: float = 1e-9
 ) -> DiracStability:
     r"""Stability of the point mass at ``theta`` under the gradient flow of F (Section 7.2).
 
@@ -121,12 +123,14 @@ def dirac_stability(
     >>> report = dirac_stability(Anchor(2.0, [1.0, 0.0]), [1.0, 0.0])
     >>> report.verdict, report.deviations
     ('stable', array([2., 2.]))
+    >>> report.split_rate, report.translation_rate, report.H_tr.tolist()
+    (-2.0, -2.0, [[2.0, 0.0], [0.0, 2.0]])
     """
     functional(F)
-    theta = validate.array(theta, "theta", ("D",)).astype(float)
+    theta = validate.array(theta, "theta", ("D",), largest=validate.LARGEST).astype(float)
     stationary = validate.positive(stationary, "stationary")
     tolerance = validate.positive(tolerance, "tolerance")
-    with calling("theta"):
+    with validate.naming("theta"):
         report = atomic_stability(F, Measure.dirac(theta))
     H, K = report.H[0], report.K[0, 0]
     # not below 1: where everything cancels the eigenvalues are roundings, and all of one size

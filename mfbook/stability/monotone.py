@@ -15,12 +15,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
 from .. import _validate as validate
+from .._types import Seed
+from ..functional import Functional
 from ..measure import Measure
 from ..space import Ball
-from .atomic import TINY, _check, atomic_stability, calling, functional
+from .atomic import TINY, _check, atomic_stability, functional
 
 __all__ = ["CurvatureMargin", "Monotonicity", "curvature_margin", "strong_monotonicity"]
 
@@ -55,9 +58,17 @@ class Monotonicity:
 
 
 def strong_monotonicity(
-    F, mu: Measure, rng, radius: float, *, near: str = "W2", parts: int = 4, couplings: int = 64,
-    descents: int = 3, maxiter: int = 100,
-) -> Monotonicity:  # fmt: skip
+    F: Functional,
+    mu: Measure,
+    rng: Seed,
+    radius: float,
+    *,
+    near: str = "W2",
+    parts: int = 4,
+    couplings: int = 64,
+    descents: int = 3,
+    maxiter: int = 100,
+) -> Monotonicity:
     r"""Least quotient of (45) over couplings of measures near ``mu`` with ``mu`` itself.
 
     Every atom is split into ``parts`` particles with random weights and displacements, at
@@ -76,6 +87,7 @@ def strong_monotonicity(
     mu : Measure
         Positive weights.
     rng : numpy.random.Generator or int
+        Source of randomness, or a seed.
     radius : float
         Largest displacement, in the sense of ``near``. Differences of gradients lose digits when
         it is small: the quotients carry an error of about 1e-13 times the gradient over it.
@@ -105,11 +117,11 @@ def strong_monotonicity(
     """
     functional(F, flat=True)
     _check(F, mu)
-    rng, radius = validate.generator(rng), validate.positive(radius, "radius")
+    rng, radius = validate.generator(rng), validate.scale(radius, "radius")
     parts, couplings = validate.count(parts, "parts"), validate.count(couplings, "couplings")
     descents = validate.count(descents, "descents", least=0)
     maxiter = validate.count(maxiter, "maxiter")
-    if near not in ("W2", "Winf"):
+    if not isinstance(near, str) or near not in ("W2", "Winf"):
         raise ValueError(f"near: expected 'W2' or 'Winf', got {near!r}")
     parent = np.repeat(np.arange(mu.size), parts)
     still = mu.atoms[parent]
@@ -163,7 +175,7 @@ def strong_monotonicity(
         delta = ball.chart(run.x[None])[0].reshape(still.shape) / root
         # closer to the measure a quotient is mostly rounding
         if run.fun < least and extent(delta, w) >= radius * NEAREST:
-            least, worst = float(run.fun), (delta, w)
+            least, worst = float(run.fun), [delta, w]
     return Monotonicity(
         least, np.array([s[0] for s in starts]), np.array([s[1] for s in starts]),
         Measure(still + worst[0], worst[1]), parent,
@@ -240,7 +252,7 @@ class CurvatureMargin:
 
 
 def curvature_margin(
-    F, theta, rng, radius: float, *, samples: int = 16, parts: int = 2
+    F: Functional, theta: ArrayLike, rng: Seed, radius: float, *, samples: int = 16, parts: int = 2
 ) -> CurvatureMargin:
     r"""Sample the curvature and the measure dependence of :math:`\nabla\delta F` around a point.
 
@@ -254,8 +266,11 @@ def curvature_margin(
     F : functional
         On a flat space, accepting complex points and atoms.
     theta : array_like, shape (D,)
+        Centre of the ball of heads.
     rng : numpy.random.Generator or int
+        Source of randomness, or a seed.
     radius : float
+        Of the ball.
     samples, parts : int
         Measures that are tried, and atoms of each.
 
@@ -273,10 +288,12 @@ def curvature_margin(
     >>> from mfbook.confinement import Ridge
     >>> curvature_margin(Ridge(0.5), [0.0, 0.0], rng=0, radius=1.0)
     CurvatureMargin(m=0.5, ell=0.0)
+    >>> curvature_margin(Ridge(0.5), [0.0, 0.0], rng=0, radius=1.0).margin
+    0.5
     """
     functional(F, flat=True)
-    theta = validate.array(theta, "theta", ("D",)).astype(float)
-    rng, radius = validate.generator(rng), validate.positive(radius, "radius")
+    theta = validate.array(theta, "theta", ("D",), largest=validate.LARGEST).astype(float)
+    rng, radius = validate.generator(rng), validate.scale(radius, "radius")
     samples, parts = validate.count(samples, "samples"), validate.count(parts, "parts")
     D, ball = len(theta), Ball(radius, (len(theta),))
     m, ell = np.inf, 0.0
@@ -284,7 +301,7 @@ def curvature_margin(
         # at the first sample everything sits at the centre
         points = theta + (0 if i == 0 else 1) * ball.sample(rng, parts + 1)
         x, atoms, w = points[0], points[1:], rng.dirichlet(np.ones(parts))
-        with calling("theta"):
+        with validate.naming("theta"):
             local = F.at(Measure(atoms, w))
         H = local.gradient(x + 1j * TINY * np.eye(D)).imag / TINY
         m = min(m, float(np.linalg.eigvalsh((H + H.T) / 2)[0]))

@@ -14,9 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
 from .. import _validate as validate
+from .._types import Seed
+from ..functional import Functional
 from ..measure import Measure
 from .atomic import TINY, functional
 
@@ -46,7 +49,14 @@ class RadialDrift:
 
 
 def radial_drift(
-    F, mu: Measure, radii, rng, *, samples: int = 256, descents: int = 4, maxiter: int = 200
+    F: Functional,
+    mu: Measure,
+    radii: ArrayLike,
+    rng: Seed,
+    *,
+    samples: int = 256,
+    descents: int = 4,
+    maxiter: int = 200,
 ) -> RadialDrift:
     r"""Minimise :math:`\langle\theta,\nabla\delta F\rangle/\|\theta\|^2` on spheres around zero.
 
@@ -64,6 +74,7 @@ def radial_drift(
     radii : array_like, shape (n,)
         Positive.
     rng : numpy.random.Generator or int
+        Source of randomness, or a seed.
     samples, descents, maxiter : int
         Random points on each sphere, descents, and iterations of each.
 
@@ -83,10 +94,10 @@ def radial_drift(
     array([0.5, 0.5])
     """
     functional(F, flat=True)
-    if np.iscomplexobj(validate.instance(mu, "mu", Measure).atoms):
-        raise TypeError("mu: expected real atoms, got complex ones")
-    radii, rng = validate.array(radii, "radii", ("n",)), validate.generator(rng)
-    if not (radii > 0).all():
+    validate.measure(mu, largest=validate.LARGEST)
+    radii = validate.array(radii, "radii", ("n",), largest=validate.LARGEST)
+    rng = validate.generator(rng)
+    if not (radii >= 1 / validate.LARGEST).all():
         raise ValueError(f"radii: expected positive numbers, got {radii.min():g}")
     samples, descents = validate.count(samples, "samples"), validate.count(descents, "descents", 0)
     maxiter = validate.count(maxiter, "maxiter")

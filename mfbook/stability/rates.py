@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
 from .. import _validate as validate
@@ -29,7 +30,7 @@ class KLFit:
         95 % t-interval from the slopes of the blocks.
     c : float
         Largest constant with :math:`\mathcal D\ge cE^{2\alpha}` at all points of the fit, with this
-        ``alpha``.
+        ``alpha``; infinite beyond the range of floating-point numbers.
     slopes : array, shape (blocks,)
         Slope of log D on log E in each block, in their order; a trend among them says that there
         is no power law yet.
@@ -46,7 +47,7 @@ class KLFit:
         return 2 * self.alpha
 
 
-def kl_fit(gap, dissipation, *, blocks: int = 8) -> KLFit:
+def kl_fit(gap: ArrayLike, dissipation: ArrayLike, *, blocks: int = 8) -> KLFit:
     r"""Fit :math:`\log\mathcal D=\log c+2\alpha\log E` along a trajectory.
 
     Points of one trajectory are no independent sample: residuals of the fit are curvature, not
@@ -79,6 +80,8 @@ def kl_fit(gap, dissipation, *, blocks: int = 8) -> KLFit:
     >>> fit = kl_fit(E, 3 * E**1.5)
     >>> round(fit.alpha, 12), round(fit.c, 12)
     (0.75, 3.0)
+    >>> round(fit.slope, 12)
+    1.5
     """
     E, D = _pair(gap, dissipation)
     blocks = validate.count(blocks, "blocks", least=2)
@@ -96,9 +99,10 @@ def kl_fit(gap, dissipation, *, blocks: int = 8) -> KLFit:
     return KLFit(alpha, interval, _constant(E, D, alpha), slopes)
 
 
-def kl_constant(gap, dissipation, alpha: float) -> float:
+def kl_constant(gap: ArrayLike, dissipation: ArrayLike, alpha: float) -> float:
     r"""Largest c with :math:`\mathcal D\ge cE^{2\alpha}` at all given points.
 
+    Infinite beyond the range of floating-point numbers.
     With ``alpha=0.5`` and the true infimum in the gap it is the Polyak-Lojasiewicz constant along
     the trajectory.
 
@@ -108,6 +112,11 @@ def kl_constant(gap, dissipation, alpha: float) -> float:
         Positive.
     alpha : float
         Positive. Theorem 6.10 needs [1/2, 1); a fitted one may fall a little short of it.
+
+    Returns
+    -------
+    float
+        The constant.
 
     Raises
     ------
@@ -123,7 +132,7 @@ def kl_constant(gap, dissipation, alpha: float) -> float:
     return _constant(E, D, validate.positive(alpha, "alpha"))
 
 
-def kl_envelope(tau, E0: float, c: float, alpha: float) -> np.ndarray:
+def kl_envelope(tau: ArrayLike, E0: float, c: float, alpha: float) -> np.ndarray:
     r"""Return the bound of Theorem 6.10 on the gap at times after the inequality begins.
 
     .. math:: E\le E_0e^{-c\tau}\ (\alpha=\tfrac12),\qquad
@@ -137,6 +146,11 @@ def kl_envelope(tau, E0: float, c: float, alpha: float) -> np.ndarray:
         Positive.
     alpha : float
         In [1/2, 1).
+
+    Returns
+    -------
+    array
+        The bound at each time.
 
     Examples
     --------
@@ -173,6 +187,11 @@ def kl_length(E0: float, c: float, alpha: float) -> float:
     alpha : float
         In [1/2, 1).
 
+    Returns
+    -------
+    float
+        Bound on the length.
+
     Examples
     --------
     >>> kl_length(1.0, 4.0, 0.5)
@@ -190,7 +209,8 @@ def _slope(x, y) -> float:
 
 def _constant(E, D, alpha) -> float:
     # two divisions: E to the power 2 alpha may underflow where the quotient does not
-    return float((D / E**alpha / E**alpha).min())
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        return float((D / E**alpha / E**alpha).min())
 
 
 def _exponent(alpha) -> float:

@@ -7,12 +7,15 @@ that no alternative head has a smaller first variation (Theorem 4.3, equation (6
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from .. import _validate as validate
+from .._types import Seed
 from ..certificate import frank_wolfe_gap
+from ..functional import Functional
 from ..measure import Measure
 from .atomic import functional
 
@@ -39,7 +42,7 @@ class Stationarity:
     dissipation: float
 
 
-def stationarity(F, mu: Measure) -> Stationarity:
+def stationarity(F: Functional, mu: Measure) -> Stationarity:
     r"""Test stationarity, :math:`\nabla\delta F(\theta;\mu)=0` at the atoms that have weight.
 
     Equivalent to vanishing dissipation (Theorem 6.3, equations (40) and (41)).
@@ -47,7 +50,9 @@ def stationarity(F, mu: Measure) -> Stationarity:
     Parameters
     ----------
     F : functional
+        Whose gradient should vanish.
     mu : Measure
+        Where.
 
     Returns
     -------
@@ -61,7 +66,7 @@ def stationarity(F, mu: Measure) -> Stationarity:
     (array([0., 2.]), 2.0)
     """
     functional(F)
-    validate.instance(mu, "mu", Measure)
+    validate.measure(mu)
     v = F.space.tangent(mu.atoms, -F.at(mu).gradient(mu.atoms))
     squares = (v * v).sum(axis=1)
     norms = np.sqrt(squares)
@@ -102,7 +107,7 @@ class Alternative:
     gain: float
 
 
-def best_alternative(F, mu: Measure, rng, **options) -> Alternative:
+def best_alternative(F: Functional, mu: Measure, rng: Seed, **options: Any) -> Alternative:
     r"""Search the head that violates equation (60) most, and what adding it would gain.
 
     Parameters
@@ -112,6 +117,7 @@ def best_alternative(F, mu: Measure, rng, **options) -> Alternative:
     mu : Measure
         Atoms in the space.
     rng : numpy.random.Generator or int
+        Source of randomness, or a seed.
     **options
         Of :func:`~mfbook.certificate.frank_wolfe_gap`, which is called for the search.
 
@@ -133,8 +139,6 @@ def best_alternative(F, mu: Measure, rng, **options) -> Alternative:
     >>> round(report.gain, 6), round(report.share, 6), report.spread
     (0.5, 1.0, 0.0)
     """
-    functional(F)
-    validate.instance(mu, "mu", Measure)
     gap = frank_wolfe_gap(F, mu, rng, **options)
     local = F.at(mu)
     values = local.first_variation(mu.atoms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import _validate as validate
+from .._types import Seed
 from ..attention import AttentionRisk, HeadShape, softmax
 from ..measure import Measure
 from ..space import Ball
@@ -19,7 +20,7 @@ def teacher_student(
     tokens: int,
     vocabulary: int,
     heads: int,
-    rng,
+    rng: Seed,
     scale: float = 4.0,
 ) -> Task:
     r"""Soft labels made by a known measure: the optimum is known exactly.
@@ -46,6 +47,11 @@ def teacher_student(
         Radius, positive. At 4 and d = 4 the labels are clearly not uniform; they sharpen with
         ``scale**2`` and flatten with more dimensions and more heads.
 
+    Returns
+    -------
+    Task
+        With the teacher and the least risk.
+
     Raises
     ------
     TypeError, ValueError
@@ -63,7 +69,7 @@ def teacher_student(
     S, T = validate.count(sequences, "sequences"), validate.count(tokens, "tokens")
     V = validate.count(vocabulary, "vocabulary", least=2)
     heads = validate.count(heads, "heads")
-    ball = shape.ball(validate.positive(scale, "scale"))
+    ball = shape.ball(validate.positive(scale, "scale", largest=validate.LARGEST))
     rng = validate.generator(rng)
     X = Ball(1.0, (shape.d,)).sample(rng, S * T).reshape(S, T, shape.d)
     W_U = rng.normal(size=(shape.d, V))
@@ -74,7 +80,7 @@ def teacher_student(
     return Task(X, Y, W_U, "teacher", teacher=teacher, optimal_risk=entropy(Y))
 
 
-def copy_task(*, sequences: int, tokens: int, vocabulary: int, lag: int, rng) -> Task:
+def copy_task(*, sequences: int, tokens: int, vocabulary: int, lag: int, rng: Seed) -> Task:
     r"""Copy the word ``lag`` positions ago: one head can do it by position.
 
     Position 0 holds no word; the others hold independent uniform words. The label at position
@@ -99,6 +105,11 @@ def copy_task(*, sequences: int, tokens: int, vocabulary: int, lag: int, rng) ->
         From 1 to T - 2.
     rng : numpy.random.Generator or int
         Source of randomness, or a seed.
+
+    Returns
+    -------
+    Task
+        The task.
 
     Raises
     ------
@@ -169,7 +180,7 @@ def copy_head(shape: HeadShape, *, tokens: int, lag: int, scale: float) -> np.nd
     return scale * shape.join(W_Q, W_K, W_V, W_O)
 
 
-def induction_task(*, sequences: int, tokens: int, vocabulary: int, rng) -> Task:
+def induction_task(*, sequences: int, tokens: int, vocabulary: int, rng: Seed) -> Task:
     r"""Say what followed the last time: one head can do it by content.
 
     Each sequence draws a map :math:`\pi` from words to words, all values independent and uniform,
@@ -194,6 +205,11 @@ def induction_task(*, sequences: int, tokens: int, vocabulary: int, rng) -> Task
         different words; T should be larger.
     rng : numpy.random.Generator or int
         Source of randomness, or a seed.
+
+    Returns
+    -------
+    Task
+        The task.
 
     Raises
     ------

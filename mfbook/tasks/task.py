@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import entr
 
 from .. import _validate as validate
 from ..attention import AttentionRisk, HeadShape
 from ..measure import Measure
+from ..space import Space
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +28,7 @@ class Task:
         Fixed projection to the vocabulary. Its rows sum to zero: a constant added to all logits
         changes nothing, and this is the representative without one.
     name : str
+        What the task is called.
     tokens : array_like of int, shape (S, T), optional
         The word at each position, an index into ``words``; -1 where there is none.
     words : tuple of str, optional
@@ -50,6 +53,9 @@ class Task:
     >>> task
     Task('toss a coin': 2 sequences of 3 tokens in R^1, vocabulary 2)
     >>> float(task.risk(HeadShape(1, 1, 1))(Measure.dirac(np.zeros(4))))
+    0.6931471805599453
+    >>> both = Task(task.X, task.Y, task.W_U, "two coins", held_out=task)
+    >>> float(both.held_out_risk(HeadShape(1, 1, 1))(Measure.dirac(np.zeros(4))))
     0.6931471805599453
     """
 
@@ -76,10 +82,15 @@ class Task:
         for name, value in (("X", X), ("Y", Y), ("W_U", W_U)):
             object.__setattr__(self, name, validate.frozen(value))
         validate.instance(self.name, "name", str)
-        if self.words is not None and len(self.words) != Y.shape[2]:
-            raise ValueError(f"words: expected {Y.shape[2]} of them, got {len(self.words)}")
+        if self.words is not None:
+            known = isinstance(self.words, (tuple, list))
+            if not known or not all(isinstance(word, str) for word in self.words):
+                raise TypeError(f"words: expected a tuple of str, got {self.words!r}")
+            if len(self.words) != Y.shape[2]:
+                raise ValueError(f"words: expected {Y.shape[2]} of them, got {len(self.words)}")
+            object.__setattr__(self, "words", tuple(self.words))
         if self.tokens is not None:
-            tokens = np.asarray(self.tokens)
+            tokens = validate.plain(self.tokens, "tokens")
             if tokens.dtype.kind not in "iu":
                 raise TypeError(f"tokens: expected integers, got dtype {tokens.dtype}")
             validate.array(tokens, "tokens", X.shape[:2])
@@ -89,6 +100,9 @@ class Task:
                     f"got {tokens.min()} to {tokens.max()}"
                 )
             object.__setattr__(self, "tokens", validate.frozen(tokens))
+        if self.optimal_risk is not None:
+            risk = validate.finite(self.optimal_risk, "optimal_risk")
+            object.__setattr__(self, "optimal_risk", risk)
         if self.teacher is not None:
             validate.instance(self.teacher, "teacher", Measure)
         if self.held_out is not None:
@@ -104,7 +118,9 @@ class Task:
             f"vocabulary {self.Y.shape[2]}{more})"
         )
 
-    def risk(self, shape: HeadShape, space=None, dtype=np.float64) -> AttentionRisk:
+    def risk(
+        self, shape: HeadShape, space: Space | None = None, dtype: type = np.float64
+    ) -> AttentionRisk:
         """Cross-entropy risk of a measure over heads on this task.
 
         Parameters
@@ -115,11 +131,30 @@ class Task:
             Where heads live: all of R^D (default) or ``shape.ball(radius)``.
         dtype : numpy.float64 or numpy.float32, optional
             Precision.
+
+        Returns
+        -------
+        AttentionRisk
+            On the sequences of the task.
         """
+        if validate.instance(shape, "shape", HeadShape).d != self.X.shape[2]:
+            raise ValueError(f"shape: expected d = {self.X.shape[2]} as the tokens, got {shape}")
         return AttentionRisk(self.X, self.Y, self.W_U, shape, space, dtype)
 
-    def held_out_risk(self, shape: HeadShape, space=None, dtype=np.float64) -> AttentionRisk:
+    def held_out_risk(
+        self, shape: HeadShape, space: Space | None = None, dtype: type = np.float64
+    ) -> AttentionRisk:
         """Risk on the sequences set aside; takes what :meth:`risk` takes.
+
+        Parameters
+        ----------
+        shape, space, dtype
+            As of :meth:`risk`.
+
+        Returns
+        -------
+        AttentionRisk
+            On the sequences set aside.
 
         Raises
         ------
@@ -130,6 +165,16 @@ class Task:
 
     def sequence(self, s: int) -> tuple[str, ...]:
         """Words of one sequence; where there is no word, the empty string.
+
+        Parameters
+        ----------
+        s : int
+            Which.
+
+        Returns
+        -------
+        tuple of str
+            Its words.
 
         Raises
         ------
@@ -144,10 +189,11 @@ class Task:
         """
         if self.tokens is None or self.words is None:
             raise ValueError(f"tokens, words: expected a task that has both, got {self!r}")
-        return tuple(self.words[i] if i >= 0 else "" for i in self.tokens[s])
+        row = self.tokens[validate.index(s, "s", len(self.tokens))]
+        return tuple(self.words[i] if i >= 0 else "" for i in row)
 
 
-def entropy(Y) -> float:
+def entropy(Y: ArrayLike) -> float:
     r"""Mean entropy of labels, :math:`-\frac1{ST}\sum_{s,t}\langle y_{s,t},\log y_{s,t}\rangle`.
 
     In nats per token. It is the least risk that any predictor can have on these labels.
@@ -156,6 +202,11 @@ def entropy(Y) -> float:
     ----------
     Y : array_like, shape (S, T, V)
         Labels.
+
+    Returns
+    -------
+    float
+        In nats per token.
 
     Examples
     --------
@@ -167,14 +218,24 @@ def entropy(Y) -> float:
 
 
 def bits_per_character(nats: float) -> float:
-    r"""Convert a risk from nats to bits: divide by :math:`\ln2`.
+    r"""Convert a risk from nats to bits: divide by :math:`\ln2`; infinite if too large for a float.
+
+    Parameters
+    ----------
+    nats : float
+        A risk in nats per character.
+
+    Returns
+    -------
+    float
+        Bits.
 
     Examples
     --------
     >>> round(bits_per_character(np.log(29)), 3)
     4.858
     """
-    return float(nats / np.log(2))
+    return validate.finite(nats, "nats") / float(np.log(2))
 
 
 def unigram_bits(task: Task, smoothing: float = 0.5) -> float:
@@ -190,6 +251,11 @@ def unigram_bits(task: Task, smoothing: float = 0.5) -> float:
     smoothing : float
         Pseudo-count :math:`\alpha`, positive; by default 1/2 (Krichevsky and Trofimov).
 
+    Returns
+    -------
+    float
+        Bits per token.
+
     Raises
     ------
     TypeError, ValueError
@@ -203,7 +269,7 @@ def unigram_bits(task: Task, smoothing: float = 0.5) -> float:
     True
     """
     other = _evaluation(task)
-    counts = task.Y.sum(axis=(0, 1)) + validate.positive(smoothing, "smoothing")
+    counts = task.Y.sum(axis=(0, 1)) + _smoothing(smoothing)
     return float(-(other.Y @ np.log2(counts / counts.sum())).mean())
 
 
@@ -221,16 +287,28 @@ def bigram_bits(task: Task, smoothing: float = 0.5) -> float:
     smoothing : float
         Pseudo-count :math:`\alpha`, positive; by default 1/2 (Krichevsky and Trofimov).
 
+    Returns
+    -------
+    float
+        Bits per token.
+
     Raises
     ------
     TypeError, ValueError
         If the task has nothing held out or no tokens, or ``smoothing`` is not positive.
+
+    Examples
+    --------
+    >>> from mfbook.tasks import text_task
+    >>> task = text_task(sequences=256, tokens=8, held_out=64, rng=0)
+    >>> bigram_bits(task) < unigram_bits(task)
+    True
     """
     other = _evaluation(task)
     if task.tokens is None or other.tokens is None:
         raise ValueError(f"task: expected one with tokens, got {task!r}")
     V = task.Y.shape[2]
-    counts = np.full((V + 1, V), validate.positive(smoothing, "smoothing"))
+    counts = np.full((V + 1, V), _smoothing(smoothing))
     np.add.at(counts, task.tokens, task.Y)  # "no word" is -1: the last row
     law = np.log2(counts / counts.sum(axis=1, keepdims=True))
     return float(-(other.Y * law[other.tokens]).sum(axis=-1).mean())
@@ -238,6 +316,11 @@ def bigram_bits(task: Task, smoothing: float = 0.5) -> float:
 
 def _evaluation(task: Task) -> Task:
     """The held-out part of a task, or an error that says there is none."""
-    if validate.instance(task, "task", Task).held_out is None:
+    held_out = validate.instance(task, "task", Task).held_out
+    if held_out is None:
         raise ValueError(f"task: expected one with sequences held out, got {task!r}")
-    return task.held_out
+    return held_out
+
+
+def _smoothing(smoothing) -> float:
+    return validate.positive(smoothing, "smoothing", largest=validate.LARGEST)

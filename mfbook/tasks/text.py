@@ -13,11 +13,13 @@ import re
 import unicodedata
 from dataclasses import replace
 from functools import cache
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
 
 from .. import _validate as validate
+from .._types import Seed
 from .embedding import join, positions, tied, words
 from .task import Task
 
@@ -63,8 +65,8 @@ def prose(document: str) -> str:
     >>> prose("* The loop below counts to three and then it stops.\\n\\n   for i in range(3): pass")
     'The loop below counts to three and then it stops.'
     """
-    kept = {}
-    for block in re.split(r"\n[ \t]*\n", document):
+    kept: dict[str, None] = {}
+    for block in re.split(r"\n[ \t]*\n", validate.instance(document, "document", str)):
         paragraph = MARKER.sub("", " ".join(block.split()))
         plain = len(WORD.findall(paragraph))
         enough = plain >= max(WORDS, SHARE * len(paragraph.split()))
@@ -83,6 +85,12 @@ def clean(text: str) -> str:
     Parameters
     ----------
     text : str
+        Any text.
+
+    Returns
+    -------
+    str
+        Of the letters of the alphabet.
 
     Raises
     ------
@@ -127,6 +135,11 @@ def corpus() -> str:
 def corpus_hash() -> str:
     """Return the first 16 digits of the SHA-256 of the corpus: it tells Python releases apart.
 
+    Returns
+    -------
+    str
+        Sixteen hexadecimal digits.
+
     Examples
     --------
     >>> len(corpus_hash())
@@ -135,7 +148,9 @@ def corpus_hash() -> str:
     return hashlib.sha256(corpus().encode()).hexdigest()[:16]
 
 
-def text_task(*, sequences: int, tokens: int, held_out: int, rng, text: str | None = None) -> Task:
+def text_task(
+    *, sequences: int, tokens: int, held_out: int, rng: Seed, text: str | None = None
+) -> Task:
     r"""Predict the next character of English text, given the last few.
 
     The text is cut in two, the last tenth for evaluation, and each part into windows of T
@@ -158,6 +173,11 @@ def text_task(*, sequences: int, tokens: int, held_out: int, rng, text: str | No
     text : str, optional
         Any text; it is cleaned to the alphabet of :func:`clean`. Default:
         :func:`corpus`, the prose that ships with Python, which differs between its releases.
+
+    Returns
+    -------
+    Task
+        The task.
 
     Raises
     ------
@@ -184,7 +204,9 @@ def text_task(*, sequences: int, tokens: int, held_out: int, rng, text: str | No
     return replace(_windows_task(_windows(ids[:cut], T, S, rng, "sequences")), held_out=rest)
 
 
-def task_from_text(path, *, sequences: int, tokens: int, held_out: int, rng) -> Task:
+def task_from_text(
+    path: str | PathLike, *, sequences: int, tokens: int, held_out: int, rng: Seed
+) -> Task:
     """:func:`text_task` on a text file of your own.
 
     Parameters
@@ -194,12 +216,28 @@ def task_from_text(path, *, sequences: int, tokens: int, held_out: int, rng) -> 
     sequences, tokens, held_out, rng
         As in :func:`text_task`.
 
+    Returns
+    -------
+    Task
+        The task.
+
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     TypeError, ValueError
         If the file is not UTF-8 text, and as in :func:`text_task`.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "rhyme.txt"
+    ...     _ = file.write_text("the cat sat on the mat, and the dog sat on the log. " * 20)
+    ...     task = task_from_text(file, sequences=16, tokens=4, held_out=4, rng=0)
+    >>> task
+    Task('rhyme.txt': 16 sequences of 4 tokens in R^32, vocabulary 29, 4 sequences held out)
     """
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"path: expected a str or a path, got {type(path).__name__}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import _validate as validate
+from .._types import Seed
 from ..measure import Measure
 from .solvers import BLOCK, check_pair, mean_length, monotone, scaled
 
@@ -19,6 +20,16 @@ def coupled_distance(mu: Measure, nu: Measure) -> float:
 
     The right distance for two runs from the same atoms: it needs no solver, and it does not
     suffer from the dimension as the distance of independent samples does.
+
+    Parameters
+    ----------
+    mu, nu : Measure
+        In the same space.
+
+    Returns
+    -------
+    float
+        The distance.
 
     Raises
     ------
@@ -41,13 +52,19 @@ def coupled_distance(mu: Measure, nu: Measure) -> float:
 
 @dataclass(frozen=True)
 class SlicedDistance:
-    """Estimate of the sliced distance, and its standard error over the random directions."""
+    """Estimate of the sliced distance, and its standard error over the random directions.
+
+    Attributes
+    ----------
+    distance, error : float
+        The estimate, and its standard error.
+    """
 
     distance: float
     error: float
 
 
-def sliced_w2(mu: Measure, nu: Measure, rng, projections: int = 100) -> SlicedDistance:
+def sliced_w2(mu: Measure, nu: Measure, rng: Seed, projections: int = 100) -> SlicedDistance:
     r"""Sliced distance: the root mean square of :math:`W_2` over random lines, at most W_2.
 
     .. math:: SW_2^2(\mu,\nu)=\mathbb E_u\,W_2^2(\langle u,\cdot\rangle_\#\mu,
@@ -63,6 +80,11 @@ def sliced_w2(mu: Measure, nu: Measure, rng, projections: int = 100) -> SlicedDi
         Source of the directions, or a seed.
     projections : int
         Number of directions K; the error falls as :math:`K^{-1/2}` and is infinite for one.
+
+    Returns
+    -------
+    SlicedDistance
+        Estimate and error.
 
     Raises
     ------

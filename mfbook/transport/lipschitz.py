@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
 from .. import _validate as validate
+from .._types import Seed
 from ..measure import Measure
 from .solvers import BLOCK, check_pair, mean_length, scaled, simplex
 
@@ -43,7 +45,7 @@ class TestFunction:
     function: Callable = field(repr=False)
     gradient: Callable = field(repr=False)
 
-    def __call__(self, x):
+    def __call__(self, x: np.ndarray) -> np.ndarray:
         """Values at the points ``x``, shape (n,)."""
         return self.function(x)
 
@@ -56,14 +58,30 @@ def _unit(u):
     return u / np.linalg.norm(u)
 
 
+def _named(name, default: str) -> str:
+    return default if name is None else validate.instance(name, "name", str)
+
+
 def _points(x, dim: int):
     return validate.array(x, "x", ("n", dim)).astype(np.float64)
 
 
-def direction(u, name: str | None = None) -> TestFunction:
+def direction(u: np.ndarray, name: str | None = None) -> TestFunction:
     r"""Linear test function :math:`x\mapsto\langle u,x\rangle/|u|`: it sees the mean.
 
     The vector u, shape (D,), must not be zero.
+
+    Parameters
+    ----------
+    u : array_like, shape (D,)
+        Any vector but zero.
+    name : str, optional
+        What it is called.
+
+    Returns
+    -------
+    TestFunction
+        The function.
 
     Examples
     --------
@@ -72,16 +90,28 @@ def direction(u, name: str | None = None) -> TestFunction:
     """
     u = _unit(u)
     return TestFunction(
-        name or "direction",
+        _named(name, "direction"),
         lambda x: _points(x, len(u)) @ u,
         lambda x: np.tile(u, (len(_points(x, len(u))), 1)),
     )
 
 
-def distance_to(point, name: str | None = None) -> TestFunction:
+def distance_to(point: ArrayLike, name: str | None = None) -> TestFunction:
     r"""Test function :math:`x\mapsto|x-a|` of a point a, shape (D,): it sees the spread.
 
     At the point itself, where there is no gradient, zero is returned.
+
+    Parameters
+    ----------
+    point : array_like, shape (D,)
+        The centre.
+    name : str, optional
+        What it is called.
+
+    Returns
+    -------
+    TestFunction
+        The function.
 
     Examples
     --------
@@ -104,14 +134,30 @@ def distance_to(point, name: str | None = None) -> TestFunction:
         _, difference, size = split(x)
         return difference / np.where(size > 0, size, 1)
 
-    return TestFunction(name or "distance", function, gradient)
+    return TestFunction(_named(name, "distance"), function, gradient)
 
 
-def saturated(u, offset=0.0, width=1.0, name: str | None = None) -> TestFunction:
+def saturated(
+    u: np.ndarray, offset: float = 0.0, width: float = 1.0, name: str | None = None
+) -> TestFunction:
     r"""Bounded smooth step :math:`x\mapsto w\tanh((\langle u,x\rangle/|u|-b)/w)`.
 
     The vector u is not zero, the offset b is where the step is, and the width w, positive, is
     also its height.
+
+    Parameters
+    ----------
+    u : array_like, shape (D,)
+        Any vector but zero.
+    offset, width : float
+        b and w.
+    name : str, optional
+        What it is called.
+
+    Returns
+    -------
+    TestFunction
+        The function.
 
     Examples
     --------
@@ -119,21 +165,33 @@ def saturated(u, offset=0.0, width=1.0, name: str | None = None) -> TestFunction
     array([-0.5,  0. ,  0.5])
     """
     u, width = _unit(u), validate.positive(width, "width")
-    offset = float(validate.array(offset, "offset", ()))
+    offset = validate.finite(offset, "offset")
 
     def level(x):
         with np.errstate(over="ignore"):  # far away is at the bound
             return np.tanh((_points(x, len(u)) @ u - offset) / width)
 
     return TestFunction(
-        name or "saturated",
+        _named(name, "saturated"),
         lambda x: width * level(x),
         lambda x: (1 - level(x)[:, None] ** 2) * u,
     )
 
 
-def random_functions(rng, dim: int, n: int) -> tuple[TestFunction, ...]:
+def random_functions(rng: Seed, dim: int, n: int) -> tuple[TestFunction, ...]:
     """Draw n test functions on R^dim: in turn a direction, a distance and a saturated step.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator or int
+        Source of randomness, or a seed.
+    dim, n : int
+        In which dimension, and how many.
+
+    Returns
+    -------
+    tuple of TestFunction
+        The functions.
 
     Examples
     --------
@@ -160,6 +218,18 @@ def discrepancy(f: Callable, mu: Measure, nu: Measure) -> float:
 
     The function takes points (n, D) and returns values (n,). If its Lipschitz constant is 1, as
     that of every :class:`TestFunction` is, the discrepancy is at most :math:`W_1(\mu,\nu)`.
+
+    Parameters
+    ----------
+    f : callable
+        Of points (n, D).
+    mu, nu : Measure
+        In the same space.
+
+    Returns
+    -------
+    float
+        The difference.
 
     Examples
     --------
@@ -198,9 +268,13 @@ class Witness:
     centres: np.ndarray = field(repr=False)
     potential: np.ndarray = field(repr=False)
 
-    def __call__(self, x):
+    def __call__(self, x: np.ndarray) -> np.ndarray:
         """Values at the points ``x``, shape (n,)."""
-        return _mcshane(_points(x, self.centres.shape[1]), self.centres, self.potential)
+        x = _points(x, self.centres.shape[1])
+        # a power of two is taken out, so that squares of large or small differences are numbers
+        exponent = int(np.frexp(max(np.abs(x).max(), np.abs(self.centres).max()))[1])
+        parts = (np.ldexp(part, -exponent) for part in (x, self.centres, self.potential))
+        return np.ldexp(_mcshane(*parts), exponent)
 
 
 def dual_witness(mu: Measure, nu: Measure, *, memory: float = 2**31) -> Witness:
@@ -212,6 +286,18 @@ def dual_witness(mu: Measure, nu: Measure, *, memory: float = 2**31) -> Witness:
     The :math:`v_j` are the dual potentials at the atoms of :math:`\nu`. McShane's formula (1934)
     extends them to all of :math:`\mathbb R^D`; a minimum of functions with Lipschitz constant 1
     has it too.
+
+    Parameters
+    ----------
+    mu, nu : Measure
+        In the same space.
+    memory : float
+        Bytes that a matrix of costs may take.
+
+    Returns
+    -------
+    Witness
+        The function.
 
     Raises
     ------
@@ -233,5 +319,8 @@ def dual_witness(mu: Measure, nu: Measure, *, memory: float = 2**31) -> Witness:
     (_, x, a), (_, y, b), exponent = scaled(mu, nu)
     i, j, mass, v = simplex(x, a, y, b, 1, memory)
     value = a @ _mcshane(x, y, v) - b @ _mcshane(y, y, v)
-    both = (math.ldexp(float(c), exponent) for c in (value, mean_length(x[i] - y[j], mass, 1)))
-    return Witness(*both, *(validate.frozen(np.ldexp(c, exponent)) for c in (y, v)))
+    value, cost = (
+        math.ldexp(float(c), exponent) for c in (value, mean_length(x[i] - y[j], mass, 1))
+    )
+    centres, potential = (validate.frozen(np.ldexp(c, exponent)) for c in (y, v))
+    return Witness(value, cost, centres, potential)

@@ -50,6 +50,11 @@ def optimal_plan(mu: Measure, nu: Measure, p: int = 2, *, memory: float = 2**31)
     memory : float
         Bytes the matrices of a solver may take; the line needs none.
 
+    Returns
+    -------
+    Plan
+        The plan and its cost.
+
     Raises
     ------
     TypeError
@@ -62,9 +67,10 @@ def optimal_plan(mu: Measure, nu: Measure, p: int = 2, *, memory: float = 2**31)
     Notes
     -----
     On the line the quantiles are coupled (Villani, *Topics in Optimal Transportation*, 2003,
-    Theorem 2.18). Equal numbers of equal weights go to ``scipy.optimize.linear_sum_assignment``,
-    all else to ``ot.emd``. Atoms without weight are dropped; so are pairs whose mass is rounding,
-    about 1e-15. The distance is computed from the differences of the chosen pairs.
+    Theorem 2.18). With a point mass there is one plan, the product. Equal numbers of equal weights
+    go to ``scipy.optimize.linear_sum_assignment``, all else to ``ot.emd``. Atoms without weight
+    are dropped; except in a product so are pairs whose mass is rounding, about 1e-15. The distance
+    is computed from the differences of the chosen pairs.
 
     Examples
     --------
@@ -78,7 +84,10 @@ def optimal_plan(mu: Measure, nu: Measure, p: int = 2, *, memory: float = 2**31)
         raise ValueError(f"p: expected 1 or 2, got {p}")
     memory = validate.positive(memory, "memory")
     (first, x, a), (second, y, b), exponent = scaled(mu, nu)
-    if mu.dim == 1:
+    if len(a) == 1 or len(b) == 1:
+        i, j = (part.ravel() for part in np.indices((len(a), len(b))))
+        mass = a[i] * b[j]
+    elif mu.dim == 1:
         i, j, mass = monotone(x[:, 0], a, y[:, 0], b)
     elif uniform(a, b):
         i, j = linear_sum_assignment(cost_matrix(x, y, p, memory, "assignment"))
@@ -86,13 +95,28 @@ def optimal_plan(mu: Measure, nu: Measure, p: int = 2, *, memory: float = 2**31)
     else:
         i, j, mass, _ = simplex(x, a, y, b, p, memory)
     cost = math.ldexp(mean_length(x[i] - y[j], mass, p), exponent)
-    return Plan(*map(validate.frozen, (first[i], second[j], mass)), cost)
+    source, target, mass = map(validate.frozen, (first[i], second[j], mass))
+    return Plan(source, target, mass, cost)
 
 
 def wasserstein(mu: Measure, nu: Measure, p: int = 2, *, memory: float = 2**31) -> float:
     r"""Wasserstein distance :math:`W_p(\mu,\nu)`, exact up to rounding.
 
     The cost of :func:`optimal_plan`, which says how it is found and what raises.
+
+    Parameters
+    ----------
+    mu, nu : Measure
+        In the same space.
+    p : int
+        1 or 2.
+    memory : float
+        Bytes that a matrix of costs may take.
+
+    Returns
+    -------
+    float
+        The distance.
 
     Examples
     --------
@@ -118,6 +142,11 @@ def displacement(mu: Measure, nu: Measure, s: float, plan: Plan | None = None) -
         In [0, 1].
     plan : Plan, optional
         The optimal plan for p=2, to use it for many s. Default: computed.
+
+    Returns
+    -------
+    Measure
+        Between the two.
 
     Raises
     ------

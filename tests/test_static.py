@@ -1,0 +1,336 @@
+"""What can be said without running a chapter: documentation, types, style, numbers in prose."""
+
+import doctest
+import importlib
+import inspect
+import math
+import pkgutil
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from numpydoc.docscrape import NumpyDocString
+from numpydoc.validate import validate
+from prose import Quoted, Sentence, landmarks, quoted, sentences, shown, words_shown
+from scipy.stats import norm
+
+import mfbook
+from mfbook.experiments import sphere as sphere_sweep
+from mfbook.sphere import settle
+from mfbook.tasks import ALPHABET
+from tools.chapters import BOOK, ROOT, chapters, read, text
+
+#: Pages of timings, which are results of one machine: `make bench` writes one of them, and the
+#: programs of the other are run by tests/test_cluster.py.
+TIMINGS = ("performance.md", "cluster.md")
+#: Pages without code.
+PROSE_PAGES = sorted(
+    str(path.relative_to(ROOT)) for path in BOOK.rglob("*.md") if path.name not in TIMINGS
+)
+
+# --------------------------------------------------------------------------------------
+# the public surface: what the modules export, and the public methods of its classes
+# --------------------------------------------------------------------------------------
+
+MODULES = [f"mfbook.{m.name}" for m in pkgutil.iter_modules(mfbook.__path__)
+           if not m.name.startswith("_")]  # fmt: skip
+EXPORTED = {
+    f"{o.__module__}.{o.__qualname__}": o
+    for module in map(importlib.import_module, MODULES)
+    for o in (getattr(module, name) for name in getattr(module, "__all__", ()))
+    if inspect.isclass(o) or inspect.isfunction(o)
+}
+
+
+def function_of(attribute):
+    """The function behind a method, a property or a cached property; None for other attributes."""
+    for name in ("__func__", "fget", "func"):
+        attribute = getattr(attribute, name, attribute)
+    return attribute if inspect.isfunction(attribute) else None
+
+
+#: Public methods and properties, by the name of their class and their own.
+METHODS = {
+    (owner, name): function_of(attribute)
+    for owner, cls in EXPORTED.items()
+    if inspect.isclass(cls)
+    for name, attribute in vars(cls).items()
+    if not name.startswith("_") and function_of(attribute)
+}
+PUBLIC = {**EXPORTED, **{f"{owner}.{name}": f for (owner, name), f in METHODS.items()}}
+
+
+def example(obj) -> str:
+    """The source of the examples in a docstring; pytest runs them (``--doctest-modules``)."""
+    found = doctest.DocTestParser().get_examples(inspect.getdoc(obj) or "")
+    return "".join(line.source for line in found)
+
+
+#: All examples of a module, of its exported objects and their methods.
+EXAMPLES = {
+    module: "".join(example(o) for o in PUBLIC.values() if o.__module__ == module)
+    for module in {o.__module__ for o in PUBLIC.values()}
+}
+SOURCES = "\n".join(
+    text(cell["source"])
+    for path in chapters()
+    for cell in read(path)["cells"]
+    if cell["cell_type"] == "code"
+)
+
+
+def draws(name) -> bool:
+    """Whether this is a function that draws a figure of the book."""
+    return name.startswith("mfbook.plots.") and inspect.isfunction(EXPORTED.get(name))
+
+
+def is_shown(name, obj) -> bool:
+    """Whether readers see the object at work where it is documented.
+
+    * A function has an example. One that draws a figure is called in a chapter, which nbval runs.
+    * A class has an example, or is in one of its module, or a function with an example returns it.
+    * A method is called in an example of its module, or overrides one that is.
+    """
+    if draws(name):
+        return re.search(rf"\bplots\.{obj.__name__}\(", SOURCES) is not None
+    if name in EXPORTED and inspect.isfunction(obj):
+        return bool(example(obj))
+    if inspect.isclass(obj):
+        hints = (f.__annotations__.get("return", "") for f in EXPORTED.values()
+                 if inspect.isfunction(f) and example(f))  # fmt: skip
+        named = re.search(rf"\b{obj.__name__}\b", EXAMPLES[obj.__module__])
+        return bool(example(obj)) or named is not None or obj.__name__ in hints
+    owner, _, method = name.rpartition(".")
+    owners = [cls for cls in EXPORTED[owner].__mro__ if method in vars(cls)]
+    return any(re.search(rf"\.{method}\b", EXAMPLES.get(cls.__module__, "")) for cls in owners)
+
+
+#: Tools of the drawing functions, which no chapter calls.
+NOT_IN_CHAPTERS = {
+    "mfbook.plots.data.record": "says what an artist shows; tests/test_figure_data.py",
+    "mfbook.plots.style.drawing": "a decorator; every figure of the book",
+    "mfbook.plots.style.new_figure": "makes the axes of every figure of the book",
+}
+
+
+def test_public_objects_are_shown_at_work():
+    assert len(PUBLIC) > 300
+    assert {name for name, obj in PUBLIC.items() if not is_shown(name, obj)} == set(NOT_IN_CHAPTERS)
+
+
+#: Codes of numpydoc's validator that do not apply to this package.
+NOT_REQUIRED = {
+    "ES01": "a summary may say all",
+    "EX01": "the rule for examples is is_shown",
+    "PR04": "a group of parameters may refer to another function",
+    "PR08": "a description may begin with the name of a variable",
+    "RT02": "two results may share one line, `a, b : float`",
+    "RT03": "a result that is a class is described there",
+    "RT04": "as PR08",
+    "SA01": "cross references stand in the text",
+    "SS05": "summaries may be noun phrases: `Logits ...` is no third person",
+}
+
+
+def documented(obj) -> set[str]:
+    """Names in the sections on parameters and attributes."""
+    doc = NumpyDocString(inspect.getdoc(obj))
+    entries = [entry.name for kind in ("Parameters", "Attributes") for entry in doc[kind]]
+    return {name.strip() for entry in entries for name in entry.split(",")}
+
+
+def missing(name) -> list[str]:
+    """What numpydoc's validator misses in a docstring, with three differences.
+
+    A method or property whose docstring is one line needs no sections: the line and the hints say
+    what there is to say. Fields of a class may be documented as attributes. What draws a figure
+    returns a Picture, and need not say so.
+    """
+    obj, exempt, more = PUBLIC[name], set(NOT_REQUIRED), []
+    if name not in EXPORTED and "\n" not in inspect.getdoc(obj):
+        exempt |= {"PR01", "RT01"}
+    if inspect.isclass(obj):
+        exempt |= {"PR01"}
+        fields = vars(obj).get("__dataclass_fields__", ())
+        more = sorted({f for f in fields if not f.startswith("_")} - documented(obj))
+    if draws(name):
+        exempt |= {"RT01"}
+    found = [f"{code} {what}" for code, what in validate(name)["errors"] if code not in exempt]
+    return [f"{name}: {what}" for what in (*found, *(f"field {field}" for field in more))]
+
+
+def test_docstrings_are_complete():
+    wrong = [line for name in PUBLIC for line in missing(name)]
+    assert not wrong, "\n".join(wrong)
+
+
+# --------------------------------------------------------------------------------------
+# types and style
+# --------------------------------------------------------------------------------------
+
+
+def unhinted(obj) -> set[str]:
+    """Arguments (and "return") of a public function, or of a class, that have no hint."""
+    if inspect.isclass(obj):
+        # the fields of a dataclass are its hints; a protocol is never called
+        if {"__dataclass_fields__", "_is_protocol"} & set(vars(obj)) or "__init__" not in vars(obj):
+            return set()
+        obj = obj.__init__
+    obj = inspect.unwrap(obj)
+    arguments = set(inspect.signature(obj).parameters) - {"self", "cls"}
+    return (arguments | {"return"}) - set(obj.__annotations__)
+
+
+def test_public_signatures_have_hints():
+    assert not {name: unhinted(obj) for name, obj in PUBLIC.items() if unhinted(obj)}
+
+
+def run(*command) -> None:
+    """A tool of the environment, which must find nothing."""
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_types():
+    """Hints agree with the code, and with calls as users write them (tests/typed_use.py)."""
+    run("mypy", "--cache-dir", ".mypy_cache")
+
+
+def test_lint():
+    run("ruff", "check", "--quiet", ".")
+
+
+def test_format():
+    run("ruff", "format", "--check", "--quiet", ".")
+
+
+# --------------------------------------------------------------------------------------
+# every number in prose is tied to something that nbval or another test compares
+# --------------------------------------------------------------------------------------
+
+#: Numbers that follow from others: the formula. ``out`` gives a number that an output shows; a
+#: name is that of a figure whose data have it.
+DERIVED = {
+    # digits of a double exponential
+    ("03-assumptions", "growth-meaning", "26"): lambda out: math.floor(
+        1 + math.log10(out("8.185e+25"))
+    ),
+    # the share of the minority where the second derivative is largest, as the cell `sizes` has it
+    ("03-assumptions", "sizes-after", "17"): lambda out: (
+        1 + math.exp(2) * (1 + 0.358) / (1 - 0.358)
+    ),
+    ("04-static", "after-4-1", "30,000"): lambda out: round(1 / norm.sf(4), -4),
+    ("04-static", "text", "2048"): lambda out: 256 * 8,  # windows, and characters of one
+    ("05-dynamics", "grid-text", "3600"): lambda out: 72 * 50,
+    ("05-dynamics", "cloud", "3600"): lambda out: 72 * 50,
+    ("05-dynamics", "cloud", "1800"): lambda out: 72 * 50 / 2,
+    ("05-dynamics", "text-text", "29"): lambda out: len(ALPHABET),
+    # the square of W₂ is mass times distance squared
+    ("07-stability", "far-text", "14"): lambda out: out("0.1375") / math.sqrt(out("0.0001")),
+    ("a-sphere-circle", "landscape-figure", "124"): lambda out: 360 * out("0.3444"),
+    ("a-sphere-circle", "figure-6-differs", "58"): "fig-circle-landscape",
+    ("a-sphere-circle", "figure-6-differs", "112"): "fig-circle-landscape",
+    ("a-sphere-extremal", "sweep-text", "35"): lambda out: sphere_sweep.BETAS[-2],
+    # a size that the sentence supposes: the energy has half of its square as terms
+    ("a-sphere-higher", "forces-breaks", "10^5"): lambda out: math.sqrt(2 * 5e9),
+    ("a-sphere-higher", "forces-breaks", "10^{-16}"): lambda out: np.finfo(float).epsneg,
+    ("a-sphere-higher", "counts-text", "20 000"): lambda out: (
+        inspect.signature(settle).parameters["horizon"].default
+    ),
+    ("a-sphere-higher", "counts-text", "3000"): lambda out: sphere_sweep.MOST,
+    # time 5 at the largest speed that the stopping rule allows
+    ("a-sphere-higher", "frozen-text", r"5\cdot10^{-4}"): lambda out: 5 * 1e-4,
+    ("b-primer", "transport-text", "29"): lambda out: 49 / 2 + 9 / 2,
+    # the time to infinity is at most exp(-r²) / (2r²) at length r = 6
+    ("b-primer", "unnormalised-breaks", r"3.2\cdot10^{-18}"): lambda out: math.exp(-36) / 72,
+}
+#: Text cells that name statements, or equations of the second paper, by the number alone.
+BARE_NUMBERS = {
+    ("07-stability", "close"): r"[67]\.\d",
+    ("a-sphere-circle", "normalised-text"): r"2\.8",
+    ("c-audit", "static-text"): r"[3-6]\.\d",
+    ("c-audit", "long-text"): r"6\.\d+",
+    ("c-audit", "stability-text"): r"7\.\d",
+}
+#: Pages beside the chapters hold no results, which would grow old there. What they may say:
+PAGES = {
+    ("book/errata.md", "2.9"): None,  # an equation of the second paper
+    ("book/errata.md", "500"): sphere_sweep.PARTICLES[3],
+    ("book/glossary.md", "1.44"): 1 / math.log(2),
+    ("README.md", "4096"): 2**12,  # the figure of Chapter 4 spans this many heads
+    ("CHANGELOG.md", "320"): 320,  # pixels, in tests/test_access.py
+}
+
+
+def follows(number: Quoted, path, rule) -> bool:
+    """Whether a number is what its entry in DERIVED says."""
+
+    def out(literal):
+        assert shown(path, literal), f"{literal} is in no output"
+        return float(literal)
+
+    if isinstance(rule, str):
+        return any(number.rounds(drawn) for drawn in landmarks(path, rule))
+    return number.rounds(rule(out))
+
+
+@pytest.mark.parametrize("path", chapters(), ids=lambda path: path.stem)
+def test_numbers_in_prose_are_tied_to_what_is_compared(path):
+    """Each is listed in its cell, a parameter, in the data of its figure, or derived from one."""
+    untied, unused = [], {key for key in DERIVED if key[0] == path.stem}
+    for sentence in sentences(path):
+        number, cell = sentence.number, (path.stem, sentence.cell)
+        if (*cell, number.literal) in DERIVED:
+            unused.discard((*cell, number.literal))
+            tied = follows(number, path, DERIVED[*cell, number.literal])
+        else:
+            bare = BARE_NUMBERS.get(cell)
+            tied = sentence.tied or (bare and re.fullmatch(bare, number.literal))
+        if not tied:
+            untied.append(f"{sentence.cell}: {number.literal} in '... {number.context} ...'")
+    assert not untied, "\n".join(untied)
+    assert not unused, "not in the text any more"
+
+
+@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", *PROSE_PAGES], ids=str)
+def test_pages_beside_the_chapters_hold_no_results(page):
+    """Numbers of statements and equations stand in the columns of notation.md; it has no others."""
+    prose = (ROOT / page).read_text(encoding="utf-8")
+    if page.endswith("notation.md"):
+        prose = re.sub(r"\|[ (]*\d+\.\d+\)?(?:, \(?\d+\.\d+\)?)* (?=\|)", "| ", prose)
+    for number in quoted(prose):
+        assert (page, number.literal) in PAGES, number
+        value = PAGES[page, number.literal]
+        assert value is None or number.rounds(value)
+
+
+def test_a_measured_number_is_found_wherever_it_stands():
+    found = quoted(
+        "The slope is $-0.498$ (Theorem 4.1, {eq}`eq-7`), within 3 % of [0.5](x-0.7.html), at most "
+        "$3\\cdot10^{-4}$, for 16,384 windows; `0.9` and $$0.8$$ and (17) and 7 are not results."
+    )
+    assert [n.literal for n in found] == [r"3\cdot10^{-4}", "0.498", "3", "0.5", "16,384"]
+    assert [n.value for n in found] == [3e-4, 0.498, 3, 0.5, 16384]
+
+
+def test_what_is_not_accounted_for_is_not_tied():
+    path = BOOK / "05-dynamics.ipynb"
+    invented, printed = Quoted("0.4567", 0.4567, ""), Quoted("0.06115", 0.06115, "")
+    assert not Sentence(path, "text-meaning", invented).tied
+    assert not Sentence(path, "w1-figure", invented, figure="fig-dynamics-w1").tied
+    assert shown(path, "0.06115") and not Sentence(path, "text-meaning", printed).tied
+    # read off the figure: the distance of two samples of 16 heads is 7.55751
+    assert Sentence(path, "w1-figure", Quoted("7.6", 7.6, ""), figure="fig-dynamics-w1").tied
+    assert not Sentence(path, "w1-figure", Quoted("7.5", 7.5, ""), figure="fig-dynamics-w1").tied
+
+
+def test_pictures_and_markup_are_no_outputs():
+    """In the bytes of a picture every number of two digits occurs."""
+    path = BOOK / "a-sphere-circle.ipynb"
+    assert "base64" in path.read_text(encoding="utf-8")
+    assert "base64" not in words_shown(path) and "<td" not in words_shown(path)
+    assert shown(path, "0.3444") and not shown(path, "344")
