@@ -8,7 +8,9 @@ timings.json are measured again only when its source has changed.
 The data of the figures, which come with their pictures, are taken out of the outputs and written
 to book/figures, one table for each figure.
 
-    python tools/run_notebooks.py book/03-assumptions.ipynb [...]
+    python tools/run_notebooks.py [--check] book/03-assumptions.ipynb [...]
+
+With ``--check`` nothing is written: it says whether the same bytes would be.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -209,8 +212,32 @@ def client_of(notebook, folder: Path) -> TimedClient:
     )
 
 
-def run(path: Path) -> None:
-    """Execute one chapter in place, store the data of its figures, and enter its times."""
+@dataclass(frozen=True)
+class Executed:
+    """A chapter after a run in a fresh kernel, in the form in which it is stored.
+
+    Attributes
+    ----------
+    notebook : NotebookNode
+    text : str
+        What belongs in its file.
+    tables : dict of str
+        The data of its figures.
+    seconds : dict of float
+        Of each cell.
+    rounded : int
+        Cells whose outputs differed from the stored ones by rounding, and were replaced by them.
+    """
+
+    notebook: nbformat.NotebookNode
+    text: str
+    tables: dict[str, str]
+    seconds: dict[int, float]
+    rounded: int
+
+
+def execute(path: Path) -> Executed:
+    """Execute one chapter."""
     stored = nbformat.read(path, as_version=4)
     before = {cell.get("id"): cell for cell in stored.cells if cell.cell_type == "code"}
     notebook = copy.deepcopy(stored)
@@ -219,18 +246,44 @@ def run(path: Path) -> None:
     client.execute()
     normalise(notebook)
     tables = take_data(notebook, path.stem)
+    changed = 0
     for cell in notebook.cells:
         if cell.cell_type == "code":
+            outputs = copy.deepcopy(cell.outputs)
             keep_unchanged(cell, before.get(cell.id))
+            changed += outputs != cell.outputs
     nbformat.validate(notebook)
-    changed = write_if_changed(path, nbformat.writes(notebook) + "\n")
-    store_data(tables)
+    return Executed(notebook, nbformat.writes(notebook) + "\n", tables, client.seconds, changed)
+
+
+def run(path: Path) -> None:
+    """Execute one chapter in place, store the data of its figures, and enter its times."""
+    done = execute(path)
+    changed = write_if_changed(path, done.text)
+    store_data(done.tables)
     timings = json.loads(TIMINGS.read_text()) if TIMINGS.exists() else {}
     drawn = {item.name: item.cell_id for item in figures(path)}
-    timings[path.stem] = times(notebook, client.seconds, timings.get(path.stem, {}), drawn)
+    before = timings.get(path.stem, {})
+    timings[path.stem] = times(done.notebook, done.seconds, before, drawn)
     write_if_changed(TIMINGS, json.dumps(timings, indent=1, sort_keys=True) + "\n")
-    total = sum(client.seconds.values())
+    total = sum(done.seconds.values())
     print(f"{path.name}: {total:.1f} s, {'stored' if changed else 'unchanged'}", flush=True)
+
+
+def check(path: Path) -> list[str]:
+    """Execute one chapter and name the files that would change."""
+    done = execute(path)
+    files = {path: done.text}
+    files |= {FIGURES / f"{name}.csv": data for name, data in done.tables.items()}
+    differ = [
+        file.name for file, text in files.items()
+        if not file.exists() or file.read_bytes() != text.encode()
+    ]  # fmt: skip
+    state = f"differs in {', '.join(differ)}" if differ else f"{len(files)} files, the same bytes"
+    if done.rounded:
+        state += f"; {done.rounded} outputs up to rounding"
+    print(f"{path.name}: {state}", flush=True)
+    return differ
 
 
 def uses_corpus(path: Path) -> bool:
@@ -255,11 +308,16 @@ def record_corpus(executed: list[Path]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Run the named chapters."""
-    paths = [Path(argument).resolve() for argument in arguments]
+    """Run or check the named chapters."""
+    only_check = "--check" in arguments
+    paths = [Path(argument).resolve() for argument in arguments if argument != "--check"]
     for path in paths:
         if not path.is_file():
             sys.exit(f"no such chapter: {path}")
+    if only_check:
+        if any([check(path) for path in paths]):
+            sys.exit("a chapter gives other bytes than the stored ones")
+        return
     for path in paths:
         run(path)
     record_corpus(paths)

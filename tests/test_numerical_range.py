@@ -1,0 +1,536 @@
+r"""Numbers at the ends of the range, against arithmetic with 100 digits (mpmath) or a closed form.
+
+Tolerances: a score that is a product of unit vectors carries a rounding error of a few eps, so an
+exponential of beta times it has a relative error of a few beta * eps. Where an exponent z is
+computed in one rounding, the exponential is right to z * eps.
+"""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+from mfbook import bounds
+from mfbook.attention import (
+    AttentionRisk,
+    HeadShape,
+    attention_weights,
+    cross_entropy,
+    features,
+    softmax,
+)
+from mfbook.confinement import Ridge
+from mfbook.ensemble import ensemble_gradient
+from mfbook.flow import constant, gradient_flow, polynomial_decay, sgd, warmup_cosine
+from mfbook.measure import Measure, mixture
+from mfbook.sphere import (
+    GELU,
+    TANH,
+    SphereEnergy,
+    anticoncentration,
+    cluster_mass_bound,
+    clusters,
+    forces,
+    fourier_coefficients,
+    funk_hecke,
+    inflection,
+    kernel,
+    maximise_potential,
+    minimise_on_circle,
+    second_order,
+    settle,
+)
+from mfbook.stability import atomic_stability, kl_envelope, kl_fit
+from mfbook.tokens import TokenEnergy, centred_kernel, softmax_field, softmax_potential
+from mfbook.transport import optimal_plan, wasserstein
+
+EPS = np.finfo(float).eps
+BETAS = [1e-6, 1e-3, 1.0, 1e3, 1e6]
+LEAST = 5e-324  # the smallest positive number
+
+
+@pytest.fixture(autouse=True)
+def digits():
+    """A hundred digits, and any exponent."""
+    with mp.workdps(100):
+        yield
+
+
+def exact(values):
+    """Floating-point numbers as numbers of mpmath, without rounding."""
+    return np.vectorize(lambda v: mpf(float(v)), otypes=[object])(np.asarray(values))
+
+
+def close(found, expected, tolerance=1e-12):
+    """Whether all is right relative to the largest entry, or lost below the normal numbers."""
+    found, expected = np.ravel(exact(found)), np.ravel(expected)
+    assert found.shape == expected.shape
+    error, size = max(abs(found - expected)), max(abs(expected))
+    assert error <= tolerance * size + mpf("1e-307"), mpmath.nstr(error / (size or 1))
+
+
+# ------------------------------------------------------------------------------- attention
+
+
+def problem():
+    """Two sequences of three tokens, heads (2, 8) of entries of size one, one of them twice."""
+    rng, shape = np.random.default_rng(1), HeadShape(2, 1, 1)
+    X, W_U = rng.normal(size=(2, 3, 2)), rng.normal(size=(2, 3))
+    X[1, 1] = X[1, 0]  # two equal tokens tie
+    Y = rng.dirichlet(np.ones(3), size=(2, 3))
+    return AttentionRisk(X, Y, W_U, shape), rng.normal(size=(2, shape.size))
+
+
+def head_logits(theta, X, W_U):
+    """Features of one head (8,) with d = 2, k = v = 1 on one sequence, (T, V)."""
+    W_Q, W_K, W_V, W_O = np.split(theta, 4)
+    rows = []
+    for t in range(len(X)):
+        scores = [(X[t] @ W_Q) * (x @ W_K) for x in X[: t + 1]]
+        e = [mpmath.exp(s - max(scores)) for s in scores]
+        attended = sum(a * x for a, x in zip(e, X, strict=False)) / sum(e)
+        rows.append((attended @ W_V) * (W_O @ W_U))
+    return np.array(rows)
+
+
+def log_sum(f):
+    top = max(f)
+    return top + mpmath.log(sum(mpmath.exp(x - top) for x in f))
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-150, 1e-6, 1.0, 30.0, 1e3, 1e6])
+def test_heads_of_any_size(size):
+    R, theta = problem()
+    theta = size * theta
+    X, Y, W_U, heads = map(exact, (R.X, R.Y, R.W_U, theta))
+    weights = exact([0.25, 0.75])
+
+    def all_logits(h):
+        return np.array([head_logits(h, x, W_U) for x in X])
+
+    phi = np.array([all_logits(h) for h in heads])
+    f = np.tensordot(weights, phi, 1)
+    losses = [log_sum(f[i]) - f[i] @ Y[i] for i in np.ndindex(2, 3)]
+    p = np.array([[[mpmath.exp(a - log_sum(row)) for a in row] for row in rows] for rows in f])
+
+    mu = Measure(theta, [0.25, 0.75])
+    local = R.at(mu)
+    close(features(theta, R.X, R.W_U, R.shape), phi)
+    close(local.logits, f)
+    close(local.value, sum(losses) / 6)
+    close(local.residual, p - Y)
+    close(local.first_variation(theta), [((p - Y) * v).sum() / 6 for v in phi])
+    assert np.abs(attention_weights(theta, R.X, R.shape).sum(axis=-1) - 1).max() <= 4 * EPS
+
+    # derivatives: difference quotients with a step of 1e-50, of which all digits are right
+    step, unit = mpf(float(size)) * mpf("1e-50"), np.eye(8, dtype=int)
+    slope = np.array(
+        [
+            [((p - Y) * (all_logits(h + step * e) - v)).sum() / 6 / step for e in unit]
+            for h, v in zip(heads, phi, strict=True)
+        ]
+    )
+    # each matrix by itself: those of scores and of values differ by a power of the size
+    stacked = local.gradient(theta)
+    for part in np.split(np.arange(8), 4):
+        close(stacked[:, part], slope[:, part], 1e-11)
+    g = ensemble_gradient(theta.T[:, None], R.X[None], R.Y[None], R.W_U, R.shape)[:, 0].T
+    equal = R.gradient(theta, Measure(theta))
+    assert np.abs(g - equal).max() <= 1e-11 * np.abs(equal).max()
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-6, 1.0, 1e6])
+def test_softmax_and_loss_at_any_size(size):
+    f = size * np.array([[1.0, -1.0, 0.5, 1.0], [-1.0, -1.0, -1.0, -1.0], [0.0, 1.0, 1.0, -1.0]])
+    y = np.array([[0.1, 0.2, 0.3, 0.4], [1.0, 0.0, 0.0, 0.0], [0.0, 0.5, 0.5, 0.0]])
+    for row, label, p, loss in zip(f, y, softmax(f), cross_entropy(f, y), strict=True):
+        row, label = exact(row), exact(label)
+        close(p, [mpmath.exp(a - log_sum(row)) for a in row])
+        close(loss, log_sum(row) - row @ label)
+
+
+# ------------------------------------------------------------------------------- the sphere
+
+
+def circle(angles):
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def pair_sums(x, y, w, beta):
+    """Z and N of the kernel with sharpness beta, at points x for particles y."""
+    x, y, w = exact(x), exact(y), exact(w)
+    K = [[mpmath.exp(mpf(beta) * (p @ q - 1)) for q in y] for p in x]
+    K = np.array(K) * w
+    return K.sum(axis=1), K @ y
+
+
+def tangent(x, v):
+    x = exact(x)
+    return v - (x * v).sum(axis=1)[:, None] * x
+
+
+@pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.parametrize("beta", BETAS)
+def test_energy_and_field_at_any_temperature(beta, d):
+    width = min(1.0, 1 / math.sqrt(beta))  # neighbours at distances that the kernel sees
+    x = circle(np.array([0.0, 0.0, width, 2.5 * width, 2.0]))
+    if d == 3:
+        x = np.column_stack([x * np.cos(width), np.full(5, np.sin(width))])
+    w = np.array([0.3, 0.1, 0.2, 0.15, 0.25])
+    Z, N = pair_sums(x, x, w, beta)
+    tolerance = 1e-13 + 8 * beta * EPS
+    mu = Measure(x, w)
+    F, G = SphereEnergy(beta), SphereEnergy(beta, normalised=True)
+    close(F(mu), exact(w) @ Z / (2 * mpf(beta)), tolerance)
+    close(F.first_variation(x, mu), Z / mpf(beta), tolerance)
+    close(F.gradient(x, mu), N, tolerance)
+    close(F.velocity(x, mu), tangent(x, N), tolerance * 10)
+    close(G.velocity(x, mu), tangent(x, N / Z[:, None]), tolerance * 10)
+    away = -x[[0]]  # at the other end there is nothing left of the kernel
+    Z, N = pair_sums(away, x, w, beta)
+    close(G.velocity(away, mu), tangent(away, N / Z[:, None]), tolerance * 10)
+    if d == 2:
+        Z, N = pair_sums(x, x, w, beta)
+        found = forces.CircleSums.of(x, w, beta)(x, "Zt")
+        turned = exact(np.stack([-x[:, 1], x[:, 0]], axis=1))
+        for row, sums in zip(found, (Z, (turned * N).sum(axis=1)), strict=True):
+            # the series is exact up to rounding of its largest value, one
+            assert max(abs(exact(row) - sums)) <= tolerance
+
+
+@pytest.mark.parametrize("beta", [1e-6, 1.0, 1e6])
+def test_coincident_particles(beta):
+    """Two at one place and one across: in the plane the Jacobian is in closed form."""
+    mu = Measure([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]], [0.25, 0.25, 0.5])
+    far = math.exp(-2 * beta)
+    # the kernel over beta has the second derivatives -1 at angle 0 and e^{-2 beta} at angle pi
+    near = np.array([[-0.25, 0.25, 0], [0.25, -0.25, 0], [0, 0, 0]])
+    across = far * np.array([[0.5, 0, -0.5], [0, 0.5, -0.5], [-0.25, -0.25, 0.5]])
+    expected = np.sort(np.linalg.eigvals(near + across).real)
+    assert np.abs(second_order(SphereEnergy(beta), mu).eigenvalues - expected).max() < 1e-14
+    for ascent in (True, False):
+        run = settle(SphereEnergy(beta), mu, ascent=ascent, horizon=50.0)
+        assert len(run.measure.weights) == 2 and run.measure.weights.tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("beta", BETAS)
+def test_kernel_and_its_constants(beta):
+    b = mpf(beta)
+    for u in (1e-9, min(1.0, 1 / math.sqrt(beta)), 1.0, 3.0):
+        v = mpf(u)
+        h = mpmath.exp(b * (mpmath.cos(v) - 1))
+        slope = b * mpmath.sin(v) ** 2 - mpmath.cos(v)
+        exponent = 1e-14 + 4 * EPS * float(b * (1 - mpmath.cos(v)))
+        close(kernel(u, beta)[0], h, exponent)
+        close(kernel(u, beta)[1], -b * mpmath.sin(v) * h, exponent)
+        # the bracket cancels at the angle of inflection: relative to its terms
+        error = abs(mpf(float(kernel(u, beta)[2])) - b * slope * h)
+        assert error <= (exponent * (1 + b * v * v) + mpf("1e-300")) * b * h + mpf("1e-307")
+    close(fourier_coefficients(beta)[:2], [mpmath.besseli(k, b) * mpmath.exp(-b) for k in (0, 1)])
+    for d in (2, 3, 40):
+        nu = mpf(d) / 2 - 1
+        for k in (0, 1, 5):
+            eigenvalue = mpmath.gamma(nu + 1) * (2 / b) ** nu * mpmath.besseli(k + nu, b)
+            log = mpmath.log(eigenvalue) - b
+            assert abs(funk_hecke(beta, d, k, log=True) - log) <= 1e-12 * (1 + abs(log))
+    close(inflection(beta), mpmath.acos((mpmath.sqrt(1 + 4 * b * b) - 1) / (2 * b)), 1e-14)
+
+    def g(c):
+        return mpmath.exp(b * (c - 1)) * (b * (1 - c * c) - c)
+
+    top = (mpmath.sqrt(5 + 4 * b * b) - 3) / (2 * b)
+    near = mpmath.cos(min(1 / (2 * mpmath.sqrt(b)), mpmath.pi))
+    a = -(g(near) if top < near else g(max(top, -1)))
+    found = anticoncentration(beta)
+    close(found, [a, g(max(top, mpf(-1)))])
+    if a > 0.1:
+        close(cluster_mass_bound(beta, 0.05), (found[1] + mpf(0.05)) / (found[0] + mpf(found[1])))
+
+
+def test_kernel_beyond_any_temperature():
+    for beta in (1e-70, 1e70):
+        for part in kernel([0.0, 1e-3, 1.0, np.pi], beta):
+            assert np.isfinite(part).all()
+    assert [float(part[0]) for part in kernel([0.0], 1e70)] == [1.0, 0.0, -1e70]
+
+
+@pytest.mark.parametrize("beta", BETAS)
+def test_clusters_at_any_temperature(beta):
+    threshold = 1 / (2 * math.sqrt(beta))
+    near, far = 0.99 * threshold, 1.01 * threshold
+    angles = np.array([0.0, near, near + far]) if beta >= 1 else np.array([0.0, 1.0, 2.5])
+    found = clusters(Measure(circle(angles), [1e-300, 0.5, 0.5]), beta=beta)
+    assert found.count == (2 if beta >= 1 else 1)
+    assert found.labels.tolist() == ([0, 0, 1] if beta >= 1 else [0, 0, 0])
+
+
+def test_clusters_of_hardly_any_mass():
+    angles = np.array([0.0, 0.1, 3.0])
+    found = clusters(Measure(circle(angles), [LEAST, LEAST, 1.0]), threshold=0.2)
+    assert np.abs(found.centres[0] - circle(np.array([0.05]))).max() < 1e-15
+    assert found.masses.tolist() == [2 * LEAST, 1.0]
+
+
+@pytest.mark.parametrize("beta", BETAS)
+def test_minimiser_at_any_temperature(beta):
+    """A linear unit of weight -4 holds half of the mass at each of its ends, if beta is small."""
+    found = minimise_on_circle(SphereEnergy(beta, [[1.0, 0.0]], [-4.0], "linear"))
+    value = (1 + mpmath.exp(-2 * mpf(beta))) / (4 * mpf(beta)) - 2
+    close(found.value, value, 1e-14 + EPS / beta)
+    assert found.converged and found.gap <= 1e-13
+    assert np.abs(found.measure.weights - 0.5).max() < 1e-9
+
+
+@pytest.mark.slow
+def test_minimiser_that_needs_more_atoms_than_it_takes():
+    """Mass on the half-circle where a unit is off: thousands of atoms, of which it takes some."""
+    beta = 1e6
+    found = minimise_on_circle(SphereEnergy(beta, [[1.0, 0.0]], [1.0]))
+    spread = math.sqrt(2 * math.pi / beta) / (2 * beta * math.pi)  # of the uniform law, nearly
+    assert not found.converged and found.value - found.gap < spread < found.value < 3 * spread
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-10, 1e10, 1e150])
+def test_potentials_of_any_size(size):
+    a, omega = [[1.0, 0.0], [0.6, 0.8], [-0.8, 0.6]], np.array([1.0, -2.0, 0.5])
+    one, other = maximise_potential(a, omega), maximise_potential(a, size * omega)
+    close(other.value, mpf(size) * mpf(one.value))
+    assert np.abs(one.points - other.points).max() < 1e-12
+
+
+@pytest.mark.parametrize("s", [1e-300, 1e-9, 1e-4, 0.3, 0.99, 1.01, 5.0, 40.0, 1e6])
+def test_primitives_from_tiny_to_large(s):
+    for sign in (1, -1):
+        z = mpf(sign * s)
+        below = mpmath.ncdf(z)
+        gelu = z * z * below + z * mpmath.npdf(z) - below + mpf(0.5)
+        # three terms of size s cancel to one of size s^2
+        found = mpf(float(GELU.primitive(np.array(sign * s))))
+        assert abs(found - gelu) <= 8 * EPS * min(s, 1 + s * s) + 8 * EPS * abs(gelu)
+        if s < 1e5:
+            close(TANH.primitive(np.array(sign * s)), 2 * mpmath.log(mpmath.cosh(z)), 1e-14)
+    close(TANH.primitive(np.array(1e6)), 2e6 - 2 * mpmath.log(2), 1e-15)
+
+
+# ------------------------------------------------------------------------------- weights and ties
+
+
+@pytest.mark.parametrize("tiny", [1e-300, LEAST, 0.0])
+def test_weights_that_are_nearly_nothing(tiny):
+    R, theta = problem()
+    one = Measure(theta[:1])
+    both = Measure(theta, [1 - tiny, tiny])
+    assert R(both) == pytest.approx(R(one), rel=1e-15)
+    near = R.gradient(theta, both) - R.gradient(theta, one)
+    assert np.abs(near).max() < 1e-15
+    assert both.merge(1e-3).weights.tolist() == ([1.0, tiny] if tiny else [1.0])
+    same = Measure(theta[[0, 1, 1]], [1 - tiny, tiny, 0.0]).merge(1e-3)
+    assert np.abs(same.atoms - theta[: len(same.atoms)]).max() < 1e-15
+    assert mixture(one, both, tiny).weights.tolist() == [1 - tiny, tiny, tiny * tiny]
+    assert both.resample(0, 10).size == 10
+
+    x = circle(np.array([0.3, 2.0]))
+    for normalised in (True, False):
+        F = SphereEnergy(3.0, normalised=normalised)
+        mu = Measure(x, [1 - tiny, tiny])
+        error = F.velocity(x, mu) - F.velocity(x, Measure(x[:1]))
+        assert np.abs(error).max() < 1e-15
+        assert settle(F, mu, ascent=True).clusters.count == 1
+
+
+@pytest.mark.parametrize("tiny", [1e-12, 1e-300, LEAST])
+def test_stability_with_an_atom_that_is_nearly_nothing(tiny):
+    """Its interaction with itself and with others does not depend on how little it is."""
+    R, theta = problem()
+    F = R + Ridge(0.1)
+    report = atomic_stability(F, Measure(theta, [1 - tiny, tiny]))
+    larger = atomic_stability(F, Measure(theta, [1 - 1e-9, 1e-9]))
+    assert np.abs(report.K - larger.K).max() < 1e-7 * np.abs(larger.K).max()
+    assert np.abs(report.collective - larger.collective).max() < 1e-6
+    # without mass it is a test particle: its own Hessian joins those of the rest
+    alone = atomic_stability(F, Measure(theta[:1]))
+    expected = np.sort(np.concatenate([alone.collective, report.deviations[1]]))
+    assert np.abs(report.collective - expected).max() < 1e-5
+
+
+def test_masses_too_small_to_vary():
+    mu = Measure([[1.0, 0.0], [0.0, 2.0]], [1 - 1e-9, 1e-9])
+    with pytest.raises(ValueError, match="mu: expected positive weights, at least 1e-08"):
+        centred_kernel(softmax_potential, mu)
+    mu = Measure([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]], [0.5, 0.5 - 1e-7, 1e-7])
+    energy = TokenEnergy()
+    assert centred_kernel(lambda x, nu: energy.first_variation(x, nu), mu).asymmetry < 1e-5
+
+
+@pytest.mark.parametrize("tiny", [1e-17, 1e-300, LEAST])
+def test_transport_of_nearly_nothing(tiny):
+    """To a point mass every plan is the product, however little there is to move."""
+    for dim in (1, 2):
+        x = np.zeros((2, dim))
+        x[1, 0] = 1e6
+        mu, nu = Measure(x, [1 - tiny, tiny]), Measure(np.zeros((1, dim)))
+        close(wasserstein(mu, nu, 1), mpf(tiny) * 10**6)
+        close(wasserstein(nu, mu, 2), mpmath.sqrt(mpf(tiny)) * 10**6)
+    plan = optimal_plan(Measure([[0.0], [1.0]], [1 - tiny, tiny]), Measure([[3.0], [5.0]]))
+    assert plan.mass.sum() == pytest.approx(1) and (plan.mass > 0).all()
+
+
+def test_transport_with_ties():
+    """Equal atoms and equal costs: every plan that is optimal has the same cost."""
+    same = Measure(np.ones((4, 3)))
+    assert wasserstein(same, Measure(np.ones((3, 3))), 1) == 0.0
+    square = np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
+    assert wasserstein(*map(Measure, square)) == 1.0
+    assert wasserstein(Measure(square[0], [0.25, 0.75]), Measure(square[1])) == 1.0
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e150, 1e300])
+def test_merging_at_any_scale(scale):
+    atoms = np.array([[0.0, 1.0], [0.0, 1.4], [1.0, 0.0], [3.0, 3.0]])
+    mu = Measure(scale * atoms, [0.1, 0.3, 0.2, 0.4])
+    found = mu.merge(0.5 * scale)
+    close(found.atoms, mpf(scale) * exact(atoms[[0, 2, 3]] + [[0, 0.3], [0, 0], [0, 0]]))
+    assert found.weights.tolist() == [0.4, 0.2, 0.4]
+    assert mu.merge(0.3 * scale).size == 4 and mu.merge(1e308).size == 1
+    assert mu.merge(LEAST).size == 4
+
+
+# ------------------------------------------------------------------------------- tokens
+
+
+@pytest.mark.parametrize("size", [1e-160, 1e-6, 1.0, 1e6])
+def test_softmax_attention_at_any_size(size):
+    rng = np.random.default_rng(2)
+    y, x = size * rng.normal(size=(4, 3)), size * rng.normal(size=(3, 3))
+    w = np.array([1e-300, 0.0, 0.75, 0.25])
+    logs, means = [], []
+    for p in exact(x):
+        scores = [p @ q + mpmath.log(m) for q, m in zip(exact(y), exact(w), strict=True) if m]
+        e = [mpmath.exp(s - max(scores)) for s in scores]
+        logs.append(max(scores) + mpmath.log(sum(e)))
+        means.append(sum(a * q for a, q in zip(e, exact(y[w > 0]), strict=True)) / sum(e))
+    mu = Measure(y, w)
+    # a potential of zero carries the rounding of log 1
+    error = abs(exact(softmax_potential(x, mu)) - logs)
+    assert max(error) <= 1e-14 * max(1, *map(abs, logs))
+    close(softmax_field(x, mu), np.array(means))
+
+
+@pytest.mark.parametrize("beta", BETAS)
+def test_interaction_energy_at_any_temperature(beta):
+    x = np.random.default_rng(3).normal(size=(4, 2))
+    x *= 10 / math.sqrt(beta) / np.linalg.norm(x, axis=1).max()  # exponents up to 100
+    w = np.array([0.1, 0.2, 0.3, 0.4])
+    K = np.array([[mpmath.exp(mpf(beta) * (p @ q)) for q in exact(x)] for p in exact(x)])
+    F, mu = TokenEnergy(beta), Measure(x, w)
+    close(F(mu), -exact(w) @ K @ exact(w) / (2 * mpf(beta)))
+    close(F.first_variation(x, mu), -K @ exact(w) / mpf(beta))
+    close(F.gradient(x, mu), -(K * exact(w)) @ exact(x))
+
+
+# ------------------------------------------------------------------------------- time
+
+
+@pytest.mark.parametrize("step", [LEAST, 1e-310, 1e-300, 1e-100])
+def test_steps_that_move_nothing(step):
+    mu, times = Measure([[1.0], [1e-300]]), [0.0, 3 * step]
+    for method in ("euler", "rk4"):
+        run = gradient_flow(Ridge(1.0), mu, times, method=method, step=step)
+        assert run.completed and np.array_equal(run.end.atoms, mu.atoms) and run.steps == 3
+    run = sgd(Ridge(1.0), mu, times, step, 0)
+    assert run.completed and np.array_equal(run.end.atoms, mu.atoms)
+    for method in ("RK45", "DOP853", "Radau", "BDF", "LSODA"):
+        with pytest.raises(ValueError, match="times: expected rescaled times from 1e-75"):
+            gradient_flow(Ridge(1.0), mu, times, method=method)
+
+
+@pytest.mark.parametrize("rate", [1e-70, 1e6, 1e70])
+@pytest.mark.parametrize("method", ["RK45", "DOP853", "Radau", "BDF", "LSODA"])
+def test_rates_of_any_size(rate, method):
+    """The flow knows no unit of time: exp(-rate t) up to a hundred times the tolerance.
+
+    Not so ``"RK23"`` beyond a rate of 1e9: its estimate of the error of a linear decay vanishes
+    at the step 1/rate, which SciPy then tries first.
+    """
+    times = np.array([0.0, 0.5, 2.0]) / rate
+    run = gradient_flow(Ridge(rate), Measure([[1.0]]), times, method=method, rtol=1e-7)
+    assert run.completed
+    assert np.abs(run.atoms.ravel() - np.exp(-rate * times)).max() < 1e-5
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5, 1 - 1e-16, 1.0, 1 + 3e-16, 1.5, 1e3])
+@pytest.mark.parametrize("scale", [1e-74, 1.0, 1e74])
+def test_clock_of_a_decaying_rate(scale, power):
+    xi, p, s = polynomial_decay(0.5, scale, power), mpf(power), mpf(scale)
+    for t in (0.0, 1e-200, 1e-12, 1.0, 1e6, 1e75):
+        log = mpmath.log1p(mpf(t) / s)
+        exponent = EPS * float(abs(1 - p) * log)
+        # 1 + t/s is rounded before it is raised to a power
+        close(xi(t), mpmath.exp(-p * log) / 2, 1e-14 + EPS * float(p * (1 + 4 * log)))
+        tau = s * (log if p == 1 else mpmath.expm1((1 - p) * log) / (1 - p))
+        close(xi.tau(t), tau, 1e-14 + 8 * exponent)
+
+
+def test_clock_of_a_warm_up():
+    for w, e in ((0.0, 1e-75), (1e-75, 1.0), (1e-3, 1e6), (1.0, 1e75)):
+        xi = warmup_cosine(2.0, w, e, 0.5)
+        for t in (0.0, w / 2, w, (w + e) / 2, e, 2 * e):
+            rise, fall = mpf(min(t, w)), mpf(min(max(t - w, 0), e - w))
+            width = mpf(e - w)
+            tau = 2 * rise**2 / mpf(w) if w else mpf(0)
+            tau += mpf(2.5) * fall
+            tau += mpf(1.5) * width / mpmath.pi * mpmath.sin(mpmath.pi * fall / width)
+            tau += max(mpf(t) - mpf(e), 0)
+            # of a difference from w or e a rounding is left
+            assert abs(mpf(xi.tau(t)) - tau) <= 8 * EPS * mpf(max(t, e)), (w, e, t)
+    assert constant(1e-300).tau([0.0, 1e300]).tolist() == [0.0, 2.0]
+
+
+# ------------------------------------------------------------------------------- constants
+
+
+@pytest.mark.parametrize("R_X", [1e-30, 1.0, 1e25])
+@pytest.mark.parametrize("r", [1e-30, 1.0, 1e25])
+def test_bounds_from_tiny_to_huge(R_X, r):
+    x, s, R_U, k = mpf(R_X), mpf(r), mpf("1e-3"), 3
+    g = x**2 * s**2 / mpmath.sqrt(k)
+    c = 4 / (3 * mpmath.sqrt(3))
+    a = g + 2 * c * g * g
+    B, L = x * R_U * s**2, mpmath.sqrt(2) * x * R_U * s * mpmath.sqrt(1 + g * g)
+    H = x * R_U * (1 + a + mpmath.sqrt((1 - a) ** 2 + 16 * g * g)) / 2
+    found = bounds.feature_bounds(R_X, 1e-3, r, k)
+    for value, expected in ((found.B, B), (found.L, L), (found.H, H)):
+        close(value, expected, 1e-14)
+    sharp = mpmath.sqrt(2) * x * R_U * s * max(1, g)
+    close(bounds.sharp_jacobian_bound(R_X, 1e-3, r, k), sharp, 1e-14)
+    attained = bounds.hessian_attained(R_X, 1e-3, r, k)
+    assert attained <= found.H * (1 + 1e-12) and found.H <= 1.62 * attained
+    drift = bounds.drift_lipschitz(R_X, 1e-3, r, k)
+    close(drift.head, mpmath.sqrt(2) * H, 1e-14)
+    close(drift.measure, L * L / 2, 1e-14)
+    tau = min(1.0, 100 / float(H))
+    report = bounds.propagation_bound(R_X, 1e-3, r, k, M=100, epsilon=1e-8, tau=tau)
+    kappa = mpmath.sqrt(2) * H + (0 if mpf(1e-8) * L * L <= 4 else L * L / 2)
+    t, e = mpf(tau), mpf(1e-8)
+    terms = L * B / 20 * t + mpmath.sqrt(2) / 2 * L * (mpmath.sqrt(2) * H + L * L / 2) * e * t
+    terms += mpmath.sqrt(2) * L * mpmath.sqrt(e * t)
+    log = (kappa * t + mpmath.log(terms)) / mpmath.log(10)
+    assert abs(report.log10 - log) <= 1e-13 * (1 + abs(log))
+
+
+def test_rate_of_theorem_5_2_with_extreme_steps():
+    for epsilon, t_end, delta in ((LEAST, 8.0, 0.1), (1e-3, 8.0, LEAST), (1e-300, 1e300, 0.5)):
+        N = mpmath.ceil(mpf(t_end) / mpf(epsilon))
+        e, log = mpf(epsilon), mpmath.log(N / mpf(delta))
+        expected = e + mpmath.sqrt(e * (32 + mpmath.log(64) + log)) + mpmath.sqrt((1 + log) / 64)
+        close(bounds.propagation_rate(64, epsilon, delta, D=32, t_end=t_end), expected, 1e-13)
+    assert math.isfinite(bounds.propagation_rate(64, 1e300, 0.1, D=32, t_end=1e-300))
+
+
+def test_rates_of_convergence_over_the_whole_range():
+    E = np.geomspace(1e-300, 1e300, 64)
+    fit = kl_fit(E, 3 * E**0.5)
+    assert fit.alpha == pytest.approx(0.25, abs=1e-12) and fit.c == pytest.approx(3, rel=1e-9)
+    assert kl_envelope([0.0, 1e300], LEAST, 1e300, 0.75).tolist() == [LEAST, 0.0]
