@@ -1,0 +1,113 @@
+"""Wrong versions of the package are found by the unit tests (``tools/mutants.py``)."""
+
+import ast
+import json
+import subprocess
+import sys
+import types
+
+import pytest
+from trust import survivors
+from wrong_mathematics import WRONG
+
+from tools.chapters import ROOT
+from tools.mutants import STORED, modules
+from tools.mutate import Changes, mutants
+
+
+@pytest.fixture(scope="module")
+def store():
+    return json.loads(STORED.read_text())
+
+
+@pytest.mark.slow
+def test_mistakes_made_by_hand_and_a_sample_are_found():
+    done = subprocess.run(
+        [sys.executable, "tools/mutants.py", "--check"],
+        cwd=ROOT, capture_output=True, text=True, timeout=900,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+def test_mistakes_made_by_hand_have_names_of_their_own_and_known_tests(store):
+    assert len({wrong.what for wrong in WRONG}) == len(WRONG) >= 30
+    assert {wrong.what for wrong in WRONG} == store["by hand"].keys()
+    assert all(store["by hand"].values())
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.what)
+def test_a_mistake_changes_one_place(wrong):
+    source = modules()[wrong.module].read_text()
+    assert ast.dump(wrong.tree(source)) != ast.dump(ast.parse(source))
+
+
+def test_at_least_95_percent_of_all_mutants_were_found(store):
+    total, found = map(sum, zip(*store["scores"].values(), strict=True))
+    assert set(store["scores"]) == {n for n, p in modules().items() if mutants(p.read_text(), n)}
+    assert found >= 0.95 * total
+    assert sum(map(len, store["survivors"].values())) == total - found
+
+
+def test_what_was_not_found_is_listed_with_a_reason(store):
+    listed = {(function, change) for function, change, _ in survivors()}
+    assert all(len(reason) > 10 for *_, reason in survivors())
+    left = {(f, change) for f, changes in store["survivors"].items() for change in changes}
+    missing = {(f, change) for f, change in left if not {(f, change), (f, "*")} & listed}
+    assert not missing
+    functions = {f for f, _ in left}
+    assert not {(f, c) for f, c in listed - left if c != "*" or f not in functions}
+
+
+SOURCE = '''
+LIMIT = 3
+
+
+def f(x, y=0.5):
+    """Words with 1 < 2 are left alone."""
+    if x < 0:
+        raise ValueError(f"x: expected >= {0}, got {x - 1}")
+    a = g(x, y) + x.T
+    a += 2 * x
+    show(a)
+    return [i for i in range(x) if not i]
+'''
+
+
+def changes(source):
+    return {(m.before, m.after) for m in mutants(source, "module")}
+
+
+def test_changes_that_are_made():
+    assert changes(SOURCE) == {
+        ("3", "4"), ("0.5", "1.0"), ("x < 0", "x <= 0"), ("0", "1"),
+        ("g(x, y) + x.T", "g(x, y) - x.T"), ("g(x, y) + x.T", "g(x, y)"),
+        ("g(x, y)", "g(y, x)"), ("x.T", "x"), ("a += 2 * x", "a -= 2 * x"),
+        ("2 * x", "2 / x"), ("2 * x", "2"), ("2", "3"), ("show(a)", "(deleted)"),
+        ("range(x)", "range(x - 1)"), ("not i", "i"),
+    }  # fmt: skip
+
+
+def test_a_change_is_made_where_it_is_said_to_be():
+    right = ast.dump(ast.parse(SOURCE))
+    all_changes = mutants(SOURCE, "module")
+    trees = [ast.dump(Changes(SOURCE, "module").make(m.index)) for m in all_changes]
+    assert right not in trees and len(set(trees)) == len(trees)
+    deleted = next(m for m in all_changes if m.after == "(deleted)")
+    assert deleted.lines == (11, 11) and deleted.function == "f"
+    assert "show(a)" not in ast.unparse(Changes(SOURCE, "module").make(deleted.index))
+
+
+def test_a_method_is_compiled_in_its_class():
+    source = "class A:\n    x = 1\n\n    def f(self):\n        return self.x + 1\n"
+    tree = Changes(source, "module").make(0)
+    assert ast.unparse(tree).split() == "class A: def f(self): return self.x - 1".split()
+    assert tree.body[0].body[0].lineno == 4
+    names = {}
+    exec(compile(tree, "a", "exec"), names)
+    assert names["A"].f(types.SimpleNamespace(x=3)) == 2
+
+
+def test_keys_do_not_depend_on_other_functions():
+    keys = {m.key for m in mutants(SOURCE, "module") if m.function == "f"}
+    more = SOURCE.replace("LIMIT = 3", "def g(x):\n    return x + 1")
+    assert keys == {m.key for m in mutants(more, "module") if m.function == "f"}
