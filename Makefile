@@ -3,11 +3,13 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help book pdf test run figure sweep bench weights address constraints clean
+.PHONY: help book pdf test coverage mutants links dist run same matrix figure sweep bench weights address constraints clean
 
 PYTHON ?= python3
 PY := .venv/bin/python
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Exact versions of what is installed; CONSTRAINTS=/dev/null takes the newest that are allowed.
+CONSTRAINTS ?= constraints.txt
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS)
 CHAPTERS := $(wildcard book/*.ipynb)
 # Processes that run tests: one for each processor, but at most eight. 0: no other than pytest.
 WORKERS ?= logical
@@ -35,7 +37,7 @@ help:  ## Show this list
 
 # From a clean folder, because an incremental build hides warnings; and only if something changed.
 # Subfolders are listed too: a file that was removed changes its folder. A commit is a change: pages name it.
-_build/.book: .venv/.book _config.yml _toc.yml tools/chapters.py tools/set_address.py $(SOURCES) $(wildcard .git/logs/HEAD)
+_build/.book: .venv/.book _config.yml _toc.yml tools/chapters.py tools/set_address.py tools/wrong_programs.py $(SOURCES) $(wildcard .git/logs/HEAD)
 	@rm -rf _build
 	@.venv/bin/jupyter-book build book --config _config.yml --toc "$(CURDIR)/_toc.yml" --path-output . --warningiserror --nitpick --keep-going --quiet
 	@test -f _build/html/index.html
@@ -58,8 +60,27 @@ pdf: _build/mfbook.pdf  ## Print the whole book to _build/mfbook.pdf (needs Chro
 test: .venv/.test book  ## Build the book, then run every test: units, notebooks, site
 	@$(PY) -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --nbval --nbval-current-env tests mfbook tools $(CHAPTERS)
 
+coverage: .venv/.test  ## Which lines and branches of mfbook run in tests and notebooks (at least 98 %)
+	@$(PY) -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --nbval --nbval-current-env -m 'not browser' --ignore-glob 'tests/test_chapter_*' --ignore tests/test_mutants.py --cov mfbook --cov-config pyproject.toml --cov-report term --cov-report html tests mfbook $(CHAPTERS)
+
+mutants: .venv/.test  ## Change the package in one place at a time: do unit tests notice? (resumable)
+	@$(PY) tools/mutants.py --record
+
+links: .venv/.book  ## Ask for every page outside that the text links to
+	@.venv/bin/jupyter-book build book --config _config.yml --toc "$(CURDIR)/_toc.yml" --path-output _build/links --builder linkcheck --quiet
+
+dist: .venv/.test  ## Build the wheel and the source distribution of mfbook in dist/
+	@rm -rf dist
+	@$(PY) -m build --no-isolation --outdir dist .
+
 run: .venv/.test  ## Re-execute the chapters in place (CHAPTER=03-assumptions for one)
 	@$(PY) tools/run_notebooks.py $(if $(CHAPTER),book/$(CHAPTER).ipynb,$(CHAPTERS))
+
+same: .venv/.test  ## Execute the chapters again, and fail unless they give the stored bytes
+	@$(PY) tools/run_notebooks.py --check $(if $(CHAPTER),book/$(CHAPTER).ipynb,$(CHAPTERS))
+
+matrix: .venv/.test  ## Compare numbers and tests with the oldest and newest versions (PYTHONS="...")
+	@$(PY) tools/matrix.py $(if $(PYTHONS),--pythons $(PYTHONS))
 
 figure: .venv/.test  ## Draw one figure again, with its data (NAME=fig-static-rates)
 	@$(PY) tools/figure.py "$(NAME)"
@@ -69,9 +90,9 @@ sweep: .venv/.test  ## Compute the results that chapters load from book/data (an
 	@$(PY) -m mfbook.experiments.text
 	@$(PY) -m mfbook.experiments.sphere
 
-bench: .venv/.test  ## Compare the speed of kernels, training and the sphere with other code
-	@$(PIP) --editable '.[bench]'
-	@$(PY) -m benchmarks
+bench: .venv/.test  ## Measure speed, limits and memory, and write the page on performance (PART=scale for one part)
+	@$(PIP) --editable '.[bench]' || echo "PyTorch and JAX could not be installed: they are left out"
+	@$(PY) -m benchmarks $(PART)
 
 weights: .venv/.test book  ## Print what each page weighs on a first visit
 	@$(PY) tools/weights.py
@@ -84,5 +105,5 @@ constraints: .venv/.test  ## Write the installed versions to constraints.txt
 	@touch .venv/.book .venv/.test
 
 clean:  ## Remove what was built, and the environment
-	@rm -rf _build .venv .pytest_cache .hypothesis *.egg-info
+	@rm -rf _build .venv .pytest_cache .mypy_cache .hypothesis *.egg-info build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

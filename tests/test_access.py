@@ -30,7 +30,8 @@ UNFOLD = """() => {
 SETTLE = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 # The inside of formulas and the single words of code are many thousand elements. Formulas keep
-# their size and their MathML; code keeps its text. Contrast is measured before.
+# their size and, as text, their MathML, whose elements axe-core has no rules for; code keeps its
+# text. Contrast is measured before.
 LIGHTEN = """() => {
     const formulas = [...document.querySelectorAll('mjx-math')];
     const sizes = formulas.map(e => e.getBoundingClientRect());
@@ -39,7 +40,8 @@ LIGHTEN = """() => {
         e.style.cssText +=
             `;display:inline-block;width:${sizes[i].width}px;height:${sizes[i].height}px`;
     });
-    document.querySelectorAll('.highlight pre').forEach(e => e.textContent = e.textContent);
+    const flat = '.highlight pre, mjx-assistive-mml math';
+    document.querySelectorAll(flat).forEach(e => e.textContent = e.textContent);
 }"""
 
 # Text whose contrast to what is behind it is under 4.5, or under 3 if it is large.

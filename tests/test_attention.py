@@ -701,3 +701,8 @@ def test_labels_broadcast_over_logits():
     f = np.random.default_rng(71).normal(size=(2, 3, 4))
     y = np.array([0.1, 0.2, 0.3, 0.4])
     np.testing.assert_array_equal(cross_entropy(f, y), cross_entropy(f, np.tile(y, (2, 3, 1))))
+
+
+def test_risk_says_its_sizes():
+    R, _ = make(S=2, T=3, d=2, k=1, v=1, V=4)
+    assert repr(R) == f"AttentionRisk(2 sequences of 3 tokens, vocabulary 4, {R.shape})"

@@ -65,7 +65,7 @@ ARRAYS = {
     "W_U": (lambda a: AttentionRisk(X, Y, a, SHAPE), W_U),
     "x": (lambda a: RISK.first_variation(a, MU), THETA),
     "x ": (lambda a: RISK.gradient(a, MU), THETA),
-    "x  ": (lambda a: LOCAL.correlation(a), THETA),
+    "theta   ": (lambda a: LOCAL.correlation(a), THETA),
     "theta ": (lambda a: features(a, X, W_U, SHAPE), THETA),
     "X ": (lambda a: features(THETA, a, W_U, SHAPE), X),
     "W_U ": (lambda a: features(THETA, X, a, SHAPE), W_U),

@@ -12,7 +12,7 @@ import pytest
 from autograd import grad, jacobian
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import Program, make
+from reference import Program, heads, make
 from scipy.optimize import minimize
 
 from mfbook import bounds
@@ -650,3 +650,11 @@ def test_rate_names_bad_input(change, name):
         good = {"M": 10, "epsilon": 0.1, "tau": 1.0}
         with pytest.raises(ValueError, match=name):
             bounds.propagation_bound(1.0, 1.0, 1.0, 1, **(good | change))
+
+
+def test_norms_that_are_iterated_once_are_attained_too():
+    R, _ = make(seed=2)
+    theta = heads(1, 4, R.shape)
+    one = derivative_norms(theta, R.X[0], R.W_U, R.shape, iterations=1)
+    many = derivative_norms(theta, R.X[0], R.W_U, R.shape)
+    assert (0 < one.second).all() and (one.second <= many.second * (1 + 1e-12)).all()

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from mfbook import certificate
 from mfbook._best_head import correlation_bound
 from mfbook.attention import AttentionRisk, HeadShape, features, softmax
-from mfbook.certificate import boost, frank_wolfe_gap, optimal_weights
+from mfbook.certificate import Gap, boost, frank_wolfe_gap, optimal_weights
 from mfbook.confinement import Anchor, Ridge
 from mfbook.functional import Functional
 from mfbook.measure import Measure, mixture
@@ -245,3 +246,23 @@ def test_bad_input():
         optimal_weights(R, np.zeros((2, R.shape.size)), [0.5, 0.2])
     with pytest.raises(ValueError, match="atoms"):
         optimal_weights(R, np.zeros(R.shape.size))
+
+
+def test_boosting_that_is_interrupted_keeps_what_it_has(monkeypatch):
+    R, teacher = problem(0)
+    rng, done = np.random.default_rng(0), []
+
+    def gap(F, mu, seed, **options):
+        if len(done) == rounds:
+            raise KeyboardInterrupt
+        done.append(mu)
+        return Gap(1.0, 2.0, R.space.sample(rng, 1)[0], True, 1)
+
+    monkeypatch.setattr(certificate, "frank_wolfe_gap", gap)
+    rounds = 2
+    kept = boost(R, teacher, 0, 5)
+    assert kept.value.tolist() == [R(mu) for mu in done] and not kept.converged
+    rounds = 0
+    done.clear()
+    with pytest.raises(KeyboardInterrupt):
+        boost(R, teacher, 0, 5)

@@ -313,3 +313,18 @@ def test_shape_of_heads_is_used():
     theta = laid_out(heads(4, 6, shape).reshape(2, 3, -1))
     g = ensemble_gradient(theta, X, Y, W_U, shape)
     assert np.abs(g - ensemble_gradient(theta, X, Y, W_U, HeadShape(4, 1, 3))).max() > NOTICED
+
+
+def test_every_step_has_its_data():
+    R, _ = make(seed=1)
+    steps = ensemble.AHEAD + 1
+    drawn = list(ensemble._data(R, [np.random.default_rng(0)], 2, steps))
+    assert len(drawn) == steps
+    assert all(X.shape == (1, 2, *R.X.shape[1:]) for X, _ in drawn)
+
+
+def test_heads_that_are_no_longer_finite_are_reported():
+    R, _ = make(seed=1)
+    with np.errstate(all="ignore"):
+        with pytest.raises(FloatingPointError, match="not finite after step 4; smaller epsilon"):
+            sgd_ensemble(R, starts(R, 1, 2), [0, 4e200], 1e200, [0], lambda mu: mu.atoms.ravel())

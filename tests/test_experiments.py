@@ -3,11 +3,13 @@
 import inspect
 import json
 import re
+import sys
+from functools import cache
 
 import numpy as np
 import pytest
 
-from mfbook.experiments import propagation, sphere, text
+from mfbook.experiments import _stored, propagation, sphere, text
 from mfbook.flow import gradient_flow
 from mfbook.measure import Measure
 from mfbook.space import Sphere
@@ -332,3 +334,91 @@ def test_stored_runs_are_not_stale(settled):
 
 def test_the_command_is_in_the_makefile():
     assert sphere.COMMAND.removeprefix("python ") in (ROOT / "Makefile").read_text()
+
+
+# ---------------------------------------------------------------------------------------------
+# the whole computations, in small
+
+
+@pytest.fixture
+def few_heads(monkeypatch):
+    """A law of sixteen heads, and few cells."""
+    law = Measure(propagation.law().atoms[:16])
+    monkeypatch.setattr(propagation, "law", lambda: law)
+    for name in ("reference", "continuous_reference"):
+        monkeypatch.setattr(propagation, name, cache(getattr(propagation, name).__wrapped__))
+    sizes = {
+        "HEADS": (4, 16), "STEPS": (0.25,), "REPETITIONS": 2, "FLOWS": 2, "EULER_HEADS": 4,
+        "NOISE_HEADS": (4,), "CONTINUOUS_HEADS": (4,), "CONTINUOUS_REFERENCE": 16,
+    }  # fmt: skip
+    for name, value in sizes.items():
+        monkeypatch.setattr(propagation, name, value)
+
+
+@pytest.mark.slow
+def test_results_of_a_sweep_are_its_rows(few_heads):
+    data = propagation.compute(None, 1)
+    assert np.array_equal(data["reference"], propagation.reference())
+    for i, M in enumerate((4, 16)):
+        for seed in range(2):
+            row = propagation.descent_row(M, 0.25, seed)
+            assert np.allclose(data["descent_end"][i, 0, seed], row[-1], rtol=0, atol=1e-12)
+            largest = np.abs(row).max(axis=0)
+            assert np.allclose(data["descent_largest"][i, 0, seed], largest, rtol=0, atol=1e-12)
+            row = propagation.flow_row(M, seed)
+            assert np.array_equal(data["flow_signed"][i, seed], row[::4].astype(np.float32))
+            assert np.array_equal(data["flow_largest"][i, seed], np.abs(row).max(axis=0))
+    assert data["euler_largest"].shape == (2, 1, 5) and (data["euler_largest"] > 0).all()
+    assert data["noise_largest"].shape == (1, 1, 2, 5) and (data["noise_largest"] > 0).all()
+    assert data["continuous_signed"].shape == (1, 2, 9, 5)
+    # an influence has mean zero, and no eigenvalue is larger than the norm
+    assert data["influence"].shape == (7, 16)
+    assert np.abs(data["influence"].mean(axis=1)).max() < 1e-12
+    assert data["lipschitz"].shape == (9, 5)
+    assert (data["lipschitz"][:, 0] <= data["lipschitz"][:, 1]).all()
+
+
+def test_layers_of_a_sweep_are_parts_of_the_reference(monkeypatch):
+    times, train = np.array([0.0, 1.0, 2.0]), text.train
+    sizes = {
+        "REFERENCE": 16, "HEADS": (8,), "BLOCKS": {8: 2}, "ORDERS": 2, "ORDER_HEADS": 8,
+        "COMPARED": (0, 2), "initial": cache(text.initial.__wrapped__),
+        "train": lambda M, block, order=0: train(M, block, order, times),
+    }  # fmt: skip
+    for name, value in sizes.items():
+        monkeypatch.setattr(text, name, value)
+    data = text.compute(None, 1)
+    assert data["reference_bits"].shape == (3,) and data["quantiles_8"].shape == (2, 3, 64)
+    # the first order is the one of all other layers
+    assert np.allclose(data["order_bits"][0], data["bits_8"][0], rtol=1e-12)
+    assert np.abs(data["order_bits"][0] - data["order_bits"][1]).max() > 1e-6
+    # heads start together, up to the rounding of the stored ones, and go apart
+    assert (data["reference_moved"][0] == 0).all()
+    assert data["apart_8"][:, 0].max() < 1e-6 < 1e-3 < data["apart_8"][:, 1].min()
+
+
+def test_command_line_stores_the_results(tmp_path, monkeypatch, capsys):
+    file, asked = tmp_path / "data" / "small.npz", []
+
+    def compute(folder, jobs):
+        asked.append((folder, jobs))
+        return {"x": np.arange(3)}
+
+    monkeypatch.setattr(sys, "argv", ["small", "--jobs", "3"])
+    _stored.main(file, "python -m small", ("measure",), "a moment", compute, corpus="abc")
+    assert asked == [(".cache/small", 3)]
+    assert "a moment; interrupt and call again to go on" in capsys.readouterr().out
+    data = _stored.load(file)
+    assert data["x"].tolist() == [0, 1, 2]
+    about = {"command": "python -m small", "code": _stored.code_hash("measure"), "corpus": "abc"}
+    assert about.items() <= data["about"].items()
+
+
+@pytest.mark.parametrize("module", [propagation, sphere, text])
+def test_command_says_what_it_stores_and_costs(module, monkeypatch):
+    called = []
+    monkeypatch.setattr(_stored, "main", lambda *args, **about: called.append(args))
+    module.main()
+    ((file, command, modules, cost, compute),) = called
+    assert (file, command, compute) == (module.FILE, module.COMMAND, module.compute)
+    assert modules == module.MODULES and "of one core" in cost

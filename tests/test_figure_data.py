@@ -7,6 +7,8 @@ import re
 
 import numpy as np
 import pytest
+from matplotlib.patches import Circle
+from mpl_toolkits.mplot3d.art3d import Line3DCollection
 
 from mfbook import plots
 from mfbook.plots.data import DECORATION, ROWS, ROWS_OF_FRAMES, contents, record, share
@@ -147,9 +149,21 @@ def test_three_dimensions():
     same(drawn(lambda ax: ax.scatter(X, Y, X + Y), **room), "series 1", x=X, y=Y, z=X + Y)
 
 
-def test_what_cannot_be_read_is_named():
-    picture = drawn(lambda ax: (ax.plot(X, Y), ax.tripcolor([0, 1, 0], [0, 0, 1], [1, 2, 3])))
-    assert any(line.startswith("# not in this table: panel 1: ") for line in comments(picture))
+@pytest.mark.parametrize(
+    "kind, room, draw",
+    [
+        ("PolyCollection", None, lambda ax: ax.tripcolor([0, 1, 0], [0, 0, 1], [1, 2, 3])),
+        ("AxesImage", None, lambda ax: ax.imshow(np.full((2, 2, 3), 0.5))),
+        ("Circle", None, lambda ax: ax.add_patch(Circle((0.1, 0.1), 0.1))),
+        ("Line2D", None, lambda ax: ax.errorbar(X, Y, xerr=0.1, yerr=1.0)),
+        ("Poly3DCollection", "3d", lambda ax: ax.plot_trisurf([0, 1, 0], [0, 0, 1], [1, 2, 3])),
+        ("Line3DCollection", "3d", lambda ax: ax.add_collection(Line3DCollection([np.eye(3)]))),
+    ],
+)
+def test_what_cannot_be_read_is_named(kind, room, draw):
+    picture = drawn(lambda ax: (ax.plot(X, Y), draw(ax)), subplot_kw={"projection": room})
+    (line,) = (line for line in comments(picture) if line.startswith("# not in this table"))
+    assert re.fullmatch(rf"# not in this table: panel 1: \w*{kind}", line)
 
 
 def test_decorations_are_left_out():
@@ -170,6 +184,8 @@ def test_recorded_data_replace_what_is_drawn():
     same(picture, "p", x=X, y=Y, mass=Y)
     picture = drawn(lambda ax: record(ax.hlines(2.0, 0, 1), "best", x=[7], y=[2]))
     same(picture, "best", x=[7], y=[2])
+    unreadable = drawn(lambda ax: record(ax.add_patch(Circle((7, 2), 1)), "disc", x=[7], y=[2]))
+    same(unreadable, "disc", x=[7], y=[2])
     words = drawn(lambda ax: record(ax.imshow([[1, 2]]), "t", value=None, word=[["no", "a, b"]]))
     assert words.data.splitlines()[-2:] == ["1,t,0,0,no", '1,t,1,0,"a, b"']
 

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from mfbook.flow import (
     dissipation,
     flow,
     gradient_flow,
+    integrators,
     polynomial_decay,
     warmup_cosine,
 )
@@ -886,3 +888,32 @@ def test_conservation_notices_heads_that_are_mixed():
     W_Q, W_K, W_V, W_O = (np.squeeze(W) for W in shape.split(end))
     V, O = (np.squeeze(W) for W in shape.split(mu.atoms)[2:])  # noqa: E741
     assert np.abs((W_V**2 - W_O**2 - V**2 + O**2).sum(axis=1)).max() > NOTICED
+
+
+def test_an_event_at_an_output_time_ends_there():
+    """One record at that time, not two."""
+
+    def end(t, mu):
+        return t - 1.0
+
+    end.terminal = True
+    run = flow(turn, TURN, [0, 0.5, 1.0, 8.0], events=[end])
+    assert run.completed and run.reason == "a terminal event"
+    assert np.allclose(run.t, [0, 0.5, 1.0], rtol=0, atol=1e-12)
+
+
+def test_a_zero_that_the_interpolant_misses_is_at_the_end_of_the_step():
+    """The state is on the zero, the interpolant a rounding error before it."""
+    run = SimpleNamespace(
+        events=[lambda t, mu: float(mu)], measure=lambda y: y, found=[[]],
+        tau=np.array([0.0, 1.0]), times=np.array([0.0, 1.0]),
+    )  # fmt: skip
+    solver = SimpleNamespace(t_old=0.0, t=1.0, y=0.0)
+    now, stop = integrators._locate(run, solver, lambda tau: tau - 1 - 1e-15, [-1.0])
+    assert (now, stop, run.found) == ([0.0], None, [[1.0]])
+
+
+def test_a_clock_that_rounding_has_moved_gives_an_output_time():
+    profile = SimpleNamespace(tau=lambda t: 0.7)
+    run = SimpleNamespace(tau=np.array([0.0, 1.0]), times=np.array([0.0, 2.0]), profile=profile)
+    assert integrators._time(run, 0.5) == 2.0

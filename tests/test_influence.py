@@ -1,9 +1,12 @@
 """Influence: against finite differences, closed forms, and a wrong adjoint."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from reference import heads, make
 
+from mfbook import influence as module
 from mfbook.confinement import Anchor, Ridge
 from mfbook.flow import gradient_flow
 from mfbook.influence import influence
@@ -107,3 +110,16 @@ def test_deviation_of_draws_is_predicted():
 def test_bad_input_is_named(arguments, options, error, name):
     with pytest.raises(error, match=name):
         influence(Ridge(1.0), *arguments, **options)
+
+
+def test_a_flow_or_an_adjoint_that_stops_is_no_result(problem, monkeypatch):
+    R, mu, _ = problem
+    failed = SimpleNamespace(success=False, message="step size too small")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "solve_ivp", lambda *args, **options: failed)
+        with pytest.raises(RuntimeError, match="backward integration failed: step size"):
+            influence(R, mu, [0.5])
+    stopped = SimpleNamespace(completed=False, reason="was interrupted")
+    monkeypatch.setattr(module, "gradient_flow", lambda *args, **options: stopped)
+    with pytest.raises(RuntimeError, match="the flow was interrupted"):
+        influence(R, mu, [0.5])

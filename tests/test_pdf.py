@@ -158,6 +158,7 @@ class TestPart:
         for words in ("Show code", "Hide code", "Click to", "Permalink", "Report an error", "¶"):
             assert words not in book
         assert "In the web version this figure moves" in book
+        assert re.search(r"Seen to fail for \d+ wrong programs: \w", book)
 
 
 @pytest.mark.browser

@@ -84,7 +84,6 @@ def test_every_chart_draws():
     pictures = [
         plots.curves(LINES, xlabel="x", ylabel="y", yscale="log", hline=0.1),
         plots.curves(LINES, xlabel="x", ylabel="y", direct=False, ylim=(0, 1)),
-        plots.scatter(M, 1 / M, xlabel="x", ylabel="y", lines=[(0.1, "bound", "bound")]),
         plots.attention_maps(A, tokens=list("abc"), titles=["one", "two"]),
     ]
     for picture in pictures:

@@ -12,8 +12,19 @@ import pytest
 from bs4 import BeautifulSoup
 
 from tools import anchors
-from tools.chapters import BOOK, ROOT, anchor, chapters, figures, read, statements, text
+from tools.chapters import (
+    BOOK,
+    ROOT,
+    anchor,
+    chapters,
+    check_cells,
+    figures,
+    read,
+    statements,
+    text,
+)
 from tools.set_address import address, binder
+from tools.wrong_programs import stored
 
 SITE = ROOT / "_build" / "html"
 NOTEBOOKS = chapters()
@@ -151,6 +162,30 @@ def test_every_statement_can_be_reported(pages):
             assert box.find("a", string="Report an error")
             here = box.find("a", string="Permalink")["href"].removeprefix("#")
             assert found.find(id=here), "the permanent address leads nowhere"
+
+
+@built
+def test_wrong_programs_are_named_under_the_checks(pages):
+    """Each with a row of the table above it, or with words that several rows have."""
+    caught = stored()
+    for notebook in NOTEBOOKS:
+        named = {}
+        for cell in check_cells(notebook):
+            place = pages[notebook.stem].find(id=cell.anchor)
+            shown = place.find("details", class_="mf-caught")
+            if shown is None:
+                continue
+            named[cell.cell_id] = [line.td.get_text() for line in shown.tbody.find_all("tr")]
+            count = len(named[cell.cell_id])
+            assert shown.summary.get_text().split()[4] == (str(count) if count > 1 else "one")
+            table = place.find("table", class_="mf-check")
+            rows = [line.td.get_text() for line in table.tbody.find_all("tr")]
+            for line in shown.tbody.find_all("tr"):
+                fails = line.find_all("td")[1].get_text()
+                words = re.fullmatch(r"one of \d+ rows with “(.*)”", fails)
+                several = words and sum(words[1] in row for row in rows) > 1
+                assert fails in rows or several, (cell.cell_id, fails)
+        assert named == {cell: list(wrong) for cell, wrong in caught.get(notebook.stem, {}).items()}
 
 
 @built

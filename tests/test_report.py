@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 
 import IPython
 import numpy as np
@@ -276,3 +277,9 @@ def test_rows_cannot_be_changed_afterwards():
     with pytest.raises(AttributeError):
         row.measured = 1.0
     assert row == Row("a", 3.0, "<=", 2.0)
+
+
+def test_without_ipython_the_text_is_printed(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "IPython", None)
+    show("seen", "<p>not seen</p>")
+    assert capsys.readouterr().out == "seen\n"

@@ -117,7 +117,7 @@ def test_ball_of_heads_has_equal_meaning():
     np.testing.assert_allclose(Ball(1.0, [2]).project([[3, 4]]), [[0.6, 0.8]])
     np.testing.assert_allclose(Ball(1.0, [2]).retract([[0, 0]], [[3, 4]]), [[0.6, 0.8]])
     H = np.eye(6)
-    assert BALL.hessian(None, None, H) is H
+    assert BALL.hessian(np.zeros(6), np.zeros(6), H) is H
 
 
 @given(seeds)
@@ -197,3 +197,10 @@ def test_hessian_on_the_sphere_along_geodesics(seed):
     assert abs(v @ H @ v - second) < 1e-8 * scale
     # and it is not the ambient Hessian
     assert relative(H, ambient) > 1e-3
+
+
+def test_euclidean_coordinates_are_the_points():
+    q = np.array([1.0, -2.0])
+    x, pull_back = Euclidean().chart(q)
+    assert np.array_equal(x, q) and np.array_equal(Euclidean().unchart(x), q)
+    assert np.array_equal(pull_back(np.ones(2)), np.ones(2))

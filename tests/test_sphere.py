@@ -1057,3 +1057,12 @@ def test_boundaries_of_what_is_accepted():
         assert SphereEnergy(1.0, B=np.diag(signs)).shift == 1.0
     with pytest.raises(ValueError, match=r"got least \|eigenvalue\| 0"):
         SphereEnergy(1.0, B=np.diag([-1.0, 0.0]))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 9])
+def test_powers_by_doubling(count):
+    z = np.exp(1j * np.arange(3.0))
+    rows = np.empty((count, 3), complex)
+    forces.powers(z, rows)
+    # each power is a product of at most 1 + log2(count) factors, each rounded
+    assert np.abs(rows - z ** np.arange(count)[:, None]).max() < 1e-14

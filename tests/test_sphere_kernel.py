@@ -8,6 +8,7 @@ from scipy.integrate import quad
 from scipy.special import eval_gegenbauer, gammaln, ive
 
 from mfbook.sphere.kernel import (
+    _angle,
     anticoncentration,
     cluster_mass_bound,
     fourier_coefficients,
@@ -118,6 +119,16 @@ def test_funk_hecke_against_bessel_functions(d, beta):
     np.testing.assert_allclose(values, np.exp(found))
 
 
+@pytest.mark.parametrize("beta", [2.0, 5.0, 25.0, 300.0])
+@pytest.mark.parametrize("d", [2, 3, 6])
+def test_the_last_degree_is_as_accurate_as_the_others(d, beta):
+    for last in (62, 63, 64, 99, 127):
+        nu = last + d / 2 - 1
+        expected = gammaln(d / 2) + (d / 2 - 1) * math.log(2 / beta) + math.log(ive(nu, beta))
+        found = funk_hecke(beta, d, [0, last], log=True)[1]
+        assert found == pytest.approx(expected, rel=1e-13, abs=5e-13)
+
+
 @pytest.mark.parametrize("d, beta", [(2, 9.0), (3, 0.2), (7, 20.0), (300, 2.0)])
 def test_multiplicities_times_coefficients_sum_to_the_kernel_at_zero(d, beta):
     k = range(120)
@@ -169,6 +180,20 @@ def test_anticoncentration_limits():
     assert b == pytest.approx(2 * math.exp(-1.5), abs=1e-9)
     below, above = anticoncentration(1 / 3 - 1e-9), anticoncentration(1 / 3 + 1e-9)
     np.testing.assert_allclose(below, above, atol=1e-8)
+
+
+@pytest.mark.parametrize("beta", [0.26, 0.3, 0.33, 0.34, 0.4])
+def test_the_kernel_is_most_convex_at_the_antipode_below_a_third(beta):
+    bend = kernel(np.linspace(0, math.pi, 100_001), beta)[2] / beta
+    b = anticoncentration(beta)[1]
+    assert b == pytest.approx(bend.max(), rel=1e-8)
+    assert (bend.argmax() == 100_000) == (beta < 1 / 3)
+    assert (b == pytest.approx(math.exp(-2 * beta), rel=1e-12)) == (beta < 1 / 3)
+
+
+def test_an_angle_is_at_most_pi():
+    assert _angle(2.0) == _angle(math.nextafter(2.0, 3.0)) == math.pi
+    assert _angle(1.0) == pytest.approx(math.pi / 2, rel=1e-15) and _angle(0.0) == 0
 
 
 def test_no_bound_for_wide_clusters():
@@ -229,6 +254,15 @@ def test_heavy_atoms():
         for kappa in (0.5, 0.01):
             corollary, trivial = heavy_atom_bound(beta, kappa, cluster_mass_bound(beta, 0.0))
             assert corollary > trivial
+
+
+def test_all_of_the_mass_and_all_of_the_circle_are_allowed():
+    assert heavy_atom_bound(1.0, 1.0, 1.0, 1.0, arcs=0.5) == (1.0, 1.0)
+    # equal arcs of the whole circle, whatever their lengths add up to after rounding
+    for n in range(1, 60):
+        assert heavy_atom_bound(1.0, 1.0, 0.5, 7.0, arcs=np.full(n, 2 * math.pi / n)) == (n, 1.0)
+    with pytest.raises(ValueError, match="arcs"):
+        heavy_atom_bound(1.0, 1.0, 0.5, 7.0, arcs=2 * math.pi + 1e-9)
 
 
 def test_the_least_mass_bound_leaves_two_arcs():

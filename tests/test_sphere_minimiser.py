@@ -9,13 +9,14 @@ from mfbook.certificate import frank_wolfe_gap
 from mfbook.measure import Measure
 from mfbook.space import Sphere
 from mfbook.sphere import Activation, SphereEnergy
-from mfbook.sphere.minimiser import minimise_on_circle, simplex_qp
+from mfbook.sphere.minimiser import _equality, minimise_on_circle, simplex_qp
 from mfbook.sphere.search import (
     CircleVariation,
     SphereVariation,
     Units,
     _cells,
     least_first_variation,
+    local_minima,
     unit_vectors,
 )
 
@@ -391,3 +392,27 @@ def test_hundred_draws_up_to_large_beta():
                 found = minimise_on_circle(energy(beta, activation, seed, 2 + seed % 4))
                 assert 0 <= found.gap <= 1e-11
                 assert found.converged or beta == 1000.0
+
+
+def test_equal_atoms_share_their_weight():
+    """The system is singular, and every division of the weight solves it."""
+    w = _equality(np.ones((3, 3)), np.zeros(3), np.array([True, True, False]))
+    assert w[:2].sum() == pytest.approx(1, abs=1e-14) and w[2] == 0
+
+
+def test_simplex_qp_stops_after_its_steps():
+    first = np.eye(3)[0]
+    assert simplex_qp(np.eye(3), np.zeros(3), first, maxiter=1).tolist() == first.tolist()
+
+
+def test_a_constant_function_has_its_minimum_at_a_node():
+    nodes = np.linspace(0, 2 * np.pi, 5)
+    theta, value = local_minima(lambda t: np.array([0 * t + 2, 0 * t, 0 * t]), nodes)
+    assert theta.tolist() == [0.0] and value.tolist() == [2.0]
+
+
+def test_in_many_dimensions_the_gap_is_bounded_without_a_search():
+    """Nine dimensions, no unit: branch and bound is given up, Jensen's inequality is left."""
+    mu = Measure(Sphere().sample(np.random.default_rng(0), 4, 9))
+    gap = frank_wolfe_gap(SphereEnergy(1.0), mu, 0)
+    assert 0 <= gap.found <= gap.rigorous < np.inf and not gap.converged

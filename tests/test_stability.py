@@ -1052,3 +1052,11 @@ def test_heads_of_another_size_are_named_as_they_were_given():
     refused(lambda: atomic_stability(confined, MU), "mu", ValueError)
     refused(lambda: best_alternative(RIDGE.on(Ball(1.0, (2,))), Measure([[3.0, 0.0]]), 0),
             "mu", ValueError)  # fmt: skip
+
+
+def test_couplings_without_descents():
+    R, _ = make(seed=2)
+    mu = Measure(heads(1, 2, R.shape))
+    few = strong_monotonicity(R, mu, 0, 0.5, couplings=4, descents=0)
+    more = strong_monotonicity(R, mu, 0, 0.5, couplings=4, descents=1, maxiter=3)
+    assert few.constant == few.quotients.min() and more.constant <= few.constant

@@ -1,9 +1,11 @@
-"""Sweeps: order, cache, interruption, a cluster; the hash of the code."""
+"""Sweeps: order, cache, interruption; the hash of the code. On clusters: test_cluster.py."""
 
 import ast
+import importlib
+import linecache
+import sys
 from pathlib import Path
 
-import joblib
 import numpy as np
 import pytest
 
@@ -26,7 +28,7 @@ def calls(folder):
 
 
 def test_grid_runs_through_the_last_axis_fastest():
-    assert grid(a=[1, 2], b="xy") == [
+    assert grid(a=[1, 2], b=["x", "y"]) == [
         {"a": 1, "b": "x"}, {"a": 1, "b": "y"}, {"a": 2, "b": "x"}, {"a": 2, "b": "y"},
     ]  # fmt: skip
     assert grid() == [{}]
@@ -49,6 +51,27 @@ def test_finished_cells_are_not_computed_again(tmp_path):
     assert len(calls(tmp_path)) == 8
 
 
+def test_a_folder_is_the_same_by_name_and_as_a_path(tmp_path):
+    cells = grid(seed=range(3), folder=[str(tmp_path)])
+    for cache in (str(tmp_path / "cache"), tmp_path / "cache"):
+        sweep(draw, cells, cache=cache, progress=False)
+    assert calls(tmp_path) == ["0", "1", "2"]
+
+
+def test_other_code_is_noticed_in_every_folder(tmp_path, monkeypatch):
+    """joblib alone compares the code in the first folder that a process uses, and in no other."""
+    monkeypatch.syspath_prepend(tmp_path)
+    cells = [{"x": 1.0}]
+    for change, expected in (("x + 1", 2.0), ("x + 1 + 1", 3.0)):
+        (tmp_path / "changing.py").write_text(f"def f(x):\n    return {change}\n")
+        importlib.invalidate_caches()
+        sys.modules.pop("changing", None)
+        linecache.checkcache()
+        f = importlib.import_module("changing").f
+        for folder in ("a", "b"):
+            assert sweep(f, cells, cache=tmp_path / folder, progress=False) == [expected]
+
+
 def test_an_interrupted_sweep_keeps_what_is_done_and_goes_on(tmp_path):
     cache, cells = tmp_path / "cache", grid(seed=range(5), folder=[str(tmp_path)])
     (tmp_path / "stop-3").touch()
@@ -69,26 +92,20 @@ def test_progress_names_the_sweep_and_what_is_known(tmp_path, capfd):
     assert "draw: 3 cells, 2 of them known" in capfd.readouterr().err
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_cluster_gives_the_same_numbers():
-    """Rows of the experiment of Chapter 5: one process, two processes, a local Dask cluster."""
-    distributed = pytest.importorskip("distributed")
-    from mfbook.experiments.propagation import descent_row
+def fail(seed):
+    raise ArithmeticError("no")
 
-    cells = grid(M=[16], epsilon=[0.25, 0.125], seed=range(3))
-    alone = sweep(descent_row, cells, progress=False)
-    assert np.array_equal(alone, sweep(descent_row, cells, n_jobs=2, progress=False))
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        distributed.Client(cluster),
-        joblib.parallel_config(backend="dask"),
-    ):
-        there = sweep(descent_row, cells, progress=False)
-    assert np.array_equal(alone, there)
+
+def test_an_error_names_its_cell_and_says_what_is_kept(tmp_path):
+    with pytest.raises(ArithmeticError, match="no") as caught:
+        sweep(fail, [{"seed": 7}], cache=tmp_path, progress=False)
+    assert caught.value.__notes__ == [
+        "in the cell {'seed': 7} of a sweep",
+        f"what is finished is kept in {str(tmp_path)!r}: the same call goes on",
+    ]
+    with pytest.raises(ArithmeticError) as caught:
+        sweep(fail, [{"seed": 7}], progress=False)
+    assert len(caught.value.__notes__) == 1
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from mfbook.functional import check_functional
 from mfbook.measure import Measure
 from mfbook.sphere import SphereEnergy
 from mfbook.tokens import (
+    CentredKernel,
     TokenEnergy,
     asymmetry,
     blow_up_bounds,
@@ -411,3 +412,7 @@ def test_bad_input_is_named(case):
     with pytest.raises(error) as caught:
         call()
     assert str(caught.value).startswith(start), str(caught.value)
+
+
+def test_kernel_says_its_asymmetry():
+    assert repr(CentredKernel(np.eye(3), 0.01234)) == "CentredKernel(3 atoms, asymmetry 0.0123)"

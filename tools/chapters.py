@@ -13,6 +13,7 @@ import json
 import re
 import symtable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -50,12 +51,18 @@ class CheckCell:
 
 def statements(book: Path = BOOK) -> list[Statement]:
     """Every statement of statements.yml, in its order."""
-    listed = yaml.safe_load((book / "statements.yml").read_text(encoding="utf-8"))
+    listed = _parsed((book / "statements.yml").read_text(encoding="utf-8"))
     return [
         Statement(chapter=chapter, **entry)
         for chapter, entries in listed.items()
         for entry in entries
     ]
+
+
+@cache
+def _parsed(source: str) -> dict:
+    """YAML as plain data; parsed once, since every page of the book asks for the statements."""
+    return yaml.safe_load(source)
 
 
 def chapters(book: Path = BOOK) -> list[Path]:

@@ -83,6 +83,16 @@ window.pdf = (() => {
     }
   }
 
+  // Of the wrong programs that a check catches, their names.
+  function name({article}) {
+    for (const caught of article.querySelectorAll('details.mf-caught')) {
+      const names = [...caught.querySelectorAll('td:first-child')].map(e => e.textContent);
+      const line = make('p', {class: 'mf-caught'});
+      line.textContent = `${caught.querySelector('summary').textContent}: ${names.join('; ')}.`;
+      caught.replaceWith(line);
+    }
+  }
+
   // What is folded on the screen is open on paper: code of figures, solutions.
   function open({article}) {
     for (const details of article.querySelectorAll('details')) {
@@ -147,6 +157,7 @@ window.pdf = (() => {
         page.article.append(make('p', {}, 'The pages listed here are in the web version only.'));
       link(page, anchors);
       still(page);
+      name(page);
       open(page);
       lighten(page);
     }

@@ -2,7 +2,8 @@
 
 * A statement of a paper is reached by its number too (``05-dynamics.html#theorem-5-2``); one
   without a box by its identifier, at its check cell.
-* Under each statement and each check stand its permanent address and a link to report an error.
+* Under each statement and each check stand its permanent address and a link to report an error,
+  under each check also the wrong programs that it has been seen to catch.
 * Numbers of statements and of chapters in running text are links.
 * Under each figure stands a link to its data, the files of ``book/figures``.
 * Each page says from which commit and versions it was built, and how long its cells took.
@@ -32,6 +33,7 @@ from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools import chapters as book  # noqa: E402
+from tools import wrong_programs  # noqa: E402
 from tools.set_address import address  # noqa: E402
 
 #: Packages whose versions decide the numbers on a page.
@@ -168,10 +170,32 @@ def footnote(docname: str, anchor: str, what: str) -> nodes.paragraph:
     return line
 
 
+def caught(wrong: dict[str, str], rows: list[str]) -> nodes.raw:
+    """The wrong programs that a check catches and the rows that fail, folded away."""
+    many = f"{len(wrong)} wrong programs" if len(wrong) > 1 else "one wrong program"
+    pairs = [(name, wrong_programs.row(words, rows)) for name, words in wrong.items()]
+    lines = "".join(
+        f"<tr><td>{html.escape(name)}</td><td>{html.escape(row)}</td></tr>" for name, row in pairs
+    )
+    return nodes.raw(
+        "",
+        f'<details class="mf-caught"><summary>Seen to fail for {many}</summary>'
+        "<p>Each is the program of this page with one mistake. The tests of the book run them, "
+        "some with fewer draws or for shorter times.</p>"
+        '<table><thead><tr><th scope="col">the mistake</th><th scope="col">a row that fails</th>'
+        f"</tr></thead><tbody>{lines}</tbody></table></details>",
+        format="html",
+    )
+
+
 def mark_statements(app: Sphinx, doctree: nodes.document) -> None:
     """Give statements their permanent anchors and the line that names them."""
     docname = app.env.docname
-    listed = {s.id: s for s in book.statements(Path(app.srcdir))}
+    source = Path(app.srcdir)
+    listed = {s.id: s for s in book.statements(source)}
+    wrong, checks = wrong_programs.stored(source).get(docname, {}), {}
+    if wrong:
+        checks = {cell.anchor: cell for cell in book.check_cells(source / f"{docname}.ipynb")}
     taken = set(doctree.ids)
 
     def anchors(node: nodes.Element, *names: str) -> list[str]:
@@ -204,6 +228,9 @@ def mark_statements(app: Sphinx, doctree: nodes.document) -> None:
             anchors(cell, name, *addresses(name, statement.number))
         anchor = next(i for i in cell["ids"] if i.startswith("check-"))
         cell += footnote(docname, anchor, f"the check of {statement.number}, {statement.title}")
+        if anchor in checks and checks[anchor].cell_id in wrong:
+            rows = [row["what"] for row in checks[anchor].check["rows"]]
+            cell += caught(wrong[checks[anchor].cell_id], rows)
 
 
 # --- numbers in the text -------------------------------------------------------------------------

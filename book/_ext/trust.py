@@ -1,0 +1,81 @@
+"""Tables of the page on trust, from what the last full runs of the tests have found.
+
+``tests/mutants.json`` is written by ``make mutants``, ``tests/survivors.txt`` is kept by hand.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from docutils import nodes
+from reading import table
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+TESTS = Path(__file__).resolve().parent.parent.parent / "tests"
+MUTANTS, SURVIVORS = TESTS / "mutants.json", TESTS / "survivors.txt"
+
+
+def survivors() -> list[tuple[str, str, str]]:
+    """(function, change, reason) of each line of the list kept by hand; * stands for any change."""
+    lines = [line for line in SURVIVORS.read_text().splitlines() if line and line[0] != "#"]
+    return [tuple(part.strip() for part in line.split(" | ")) for line in lines]
+
+
+class FoundMutants(SphinxDirective):
+    """How many small changes of each module the unit tests notice."""
+
+    COLUMNS = (("module", 46), ("changes", 14), ("noticed", 14), ("left", 12), ("share", 14))
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(MUTANTS))
+        scores = json.loads(MUTANTS.read_text())["scores"]
+        total = [sum(column) for column in zip(*scores.values(), strict=True)]
+        rows = [self.row(name, *scores[name]) for name in sorted(scores)]
+        return [table(["mf-numbers"], self.COLUMNS, [*rows, self.row("all of them", *total)])]
+
+    @staticmethod
+    def row(name, changes, noticed) -> list[list[nodes.Node]]:
+        numbers = [changes, noticed, changes - noticed, f"{100 * noticed / changes:.1f} %"]
+        return [[nodes.literal(text=name)], *([nodes.Text(str(n))] for n in numbers)]
+
+
+class MistakesByHand(SphinxDirective):
+    """The mistakes in the mathematics that the unit tests are seen to notice."""
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(MUTANTS))
+        names = json.loads(MUTANTS.read_text())["by hand"]
+        result = nodes.bullet_list()
+        for name in names:
+            item = nodes.list_item()
+            item += nodes.paragraph(text=name)
+            result += item
+        return [result]
+
+
+class Survivors(SphinxDirective):
+    """The changes that no unit test notices, each with its reason."""
+
+    COLUMNS = (("function", 34), ("change", 30), ("why no test notices it", 36))
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(SURVIVORS))
+        rows = [
+            [
+                [nodes.literal(text=function.removeprefix("mfbook."))],
+                [nodes.literal(text=change)] if change != "*" else [nodes.Text("those left")],
+                [nodes.Text(reason)],
+            ]
+            for function, change, reason in survivors()
+        ]
+        return [table(["mf-survivors"], self.COLUMNS, rows)]
+
+
+def setup(app: Sphinx) -> dict:
+    """Register the directives."""
+    app.add_directive("found-mutants", FoundMutants)
+    app.add_directive("mistakes-by-hand", MistakesByHand)
+    app.add_directive("survivors", Survivors)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
