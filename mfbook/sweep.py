@@ -142,7 +142,7 @@ def _remembering(function, folder: Path):
     except OSError:
         stored = None
     if stored != call.func_code_info[0]:
-        call.clear(warn=False)
+        call.clear()
     return call
 
 

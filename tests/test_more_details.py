@@ -6,21 +6,35 @@ import pickle
 import sys
 import warnings
 from concurrent.futures import CancelledError, Future
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
 import pytest
-from mfbook import _jobs, _side_by_side, parallel, tokens
+from reference import make
+
+from mfbook import _jobs, _side_by_side, functional, layers, network, parallel, report, tokens
+from mfbook._validate import LARGEST, SUM_TOLERANCE
 from mfbook.attention import HeadShape
 from mfbook.confinement import Ridge
 from mfbook.derivatives import derivative_norms, directional_derivatives
 from mfbook.ensemble import ensemble_gradient
-from mfbook.flow import checkpoint, gradient_flow, polynomial_decay, sgd, warmup_cosine
+from mfbook.flow import (
+    checkpoint,
+    flow,
+    gradient_flow,
+    integrators,
+    learning_rate,
+    polynomial_decay,
+    sgd,
+    warmup_cosine,
+)
 from mfbook.flow.engine import LEAST_RTOL
 from mfbook.influence import influence
 from mfbook.measure import Measure
 from mfbook.sweep import sweep
 from mfbook.tasks import (
+    Task,
     copy_head,
     copy_task,
     embedding,
@@ -35,8 +49,7 @@ from mfbook.tokens import (
     particle_jacobian,
     sinkhorn_potential,
 )
-from mfbook.transport import random_functions
-from reference import make
+from mfbook.transport import Plan, coupled_distance, displacement, random_functions, solvers
 
 influence_module = importlib.import_module("mfbook.influence")
 
@@ -88,12 +101,17 @@ def test_steps_of_the_jacobian_of_tokens(size):
     mu, seen = Measure([[size, 0.0], [0.0, size / 2]]), []
     particle_jacobian(lambda x, nu: seen.append(x) or x, mu)
     steps = sorted(
-        {
-            round(float(np.abs(x - mu.atoms).max() * max(1, size) / 1e-3), 6)
-            for x in seen
-        }
+        {round(float(np.abs(x - mu.atoms).max() * max(1, size) / 1e-3), 6) for x in seen}
     )
     assert steps == [1, 2, 3]
+
+
+def test_defaults_of_sinkhorn_are_those_of_its_documentation():
+    mu = cloud(0, 5, 1.0)
+    found = sinkhorn_potential(mu)
+    stated = sinkhorn_potential(mu, tolerance=1e-14, maxiter=2000)
+    assert (found.iterations, found.error) == (stated.iterations, stated.error)
+    assert found.converged and found.error <= 1e-14 * max(1.0, np.abs(found.excess).max())
 
 
 def test_an_atom_without_weight_has_what_the_formula_says():
@@ -103,9 +121,7 @@ def test_an_atom_without_weight_has_what_the_formula_says():
         f.excess[:2], sinkhorn_potential(Measure(x[:2], w[:2]), maxiter=3).excess
     )
     gaussian = np.exp(-((x[2] - x) ** 2).sum(axis=1) / 2)
-    assert f.excess[2] == pytest.approx(
-        np.log(w @ (gaussian * np.exp(-f.excess))), rel=1e-14
-    )
+    assert f.excess[2] == pytest.approx(np.log(w @ (gaussian * np.exp(-f.excess))), rel=1e-14)
 
 
 def test_logarithms_of_means_in_rows_that_fit(monkeypatch):
@@ -144,12 +160,8 @@ def test_masses_are_varied_by_hundredths_down_to_the_lightest():
     for j, w in enumerate(mu.weights):
         other = mu.weights[1 - j]
         steps = [-(nu[1 - j] - other) / other for nu in seen[6 * j : 6 * j + 6]]
-        np.testing.assert_allclose(
-            steps, w / 100 * np.array([-3, -2, -1, 1, 2, 3]), rtol=1e-5
-        )
-    with pytest.raises(
-        ValueError, match="mu: expected positive weights, at least 1e-08"
-    ):
+        np.testing.assert_allclose(steps, w / 100 * np.array([-3, -2, -1, 1, 2, 3]), rtol=1e-5)
+    with pytest.raises(ValueError, match="mu: expected positive weights, at least 1e-08"):
         centred_kernel(potential, Measure([[0.0], [1.0]], [1 - 9e-9, 9e-9]))
 
 
@@ -178,9 +190,7 @@ def test_rates_at_the_edge_of_what_diverges():
         True,
         False,
     ]
-    flat = warmup_cosine(
-        1.0, warmup=0.0, end=1.0, floor=1.0
-    )  # a floor as high as the peak
+    flat = warmup_cosine(1.0, warmup=0.0, end=1.0, floor=1.0)  # a floor as high as the peak
     np.testing.assert_allclose(flat([0.0, 0.3, 1.0, 9.0]), 1, rtol=1e-15)
     assert [flat.tau(t) for t in (0.0, 0.25, 3.0)] == [0.0, 0.5, 6.0]
     assert flat.diverges
@@ -195,18 +205,14 @@ def test_least_relative_tolerance_is_that_of_scipy():
     run = gradient_flow(Ridge(1.0), Measure([[1.0]]), [0, 1e-3], rtol=100 * eps)
     assert run.completed and LEAST_RTOL == 100 * eps
     with pytest.raises(ValueError, match="rtol: expected at least 2.22e-14"):
-        gradient_flow(
-            Ridge(1.0), Measure([[1.0]]), [0, 1e-3], rtol=np.nextafter(100 * eps, 0)
-        )
+        gradient_flow(Ridge(1.0), Measure([[1.0]]), [0, 1e-3], rtol=np.nextafter(100 * eps, 0))
 
 
 def test_lsoda_reports_and_does_not_warn():
     """Where its step becomes too small LSODA warns; the trajectory says so already."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        run = gradient_flow(
-            TokenEnergy(), Measure([[1.0, 0.0]]), [0, 1.0], method="LSODA"
-        )
+        run = gradient_flow(TokenEnergy(), Measure([[1.0, 0.0]]), [0, 1.0], method="LSODA")
     assert not run.completed
 
 
@@ -215,12 +221,8 @@ def test_parts_of_a_fingerprint_do_not_run_together():
     assert checkpoint.fingerprint("a", np.eye(2)) != checkpoint.fingerprint(
         "a", np.eye(2) * 1.0 + 1
     )
-    assert checkpoint.fingerprint(np.zeros(4)) != checkpoint.fingerprint(
-        np.zeros((2, 2))
-    )
-    assert checkpoint.fingerprint(np.zeros(2)) != checkpoint.fingerprint(
-        np.zeros(4, np.float32)
-    )
+    assert checkpoint.fingerprint(np.zeros(4)) != checkpoint.fingerprint(np.zeros((2, 2)))
+    assert checkpoint.fingerprint(np.zeros(2)) != checkpoint.fingerprint(np.zeros(4, np.float32))
     assert len(checkpoint.fingerprint(1)) == 16
 
 
@@ -251,6 +253,59 @@ def test_a_run_that_is_finished_is_saved(method, tmp_path):
     assert (first.steps, first.evaluations) == (again.steps, again.evaluations)
 
 
+def push(x, mu):
+    return np.full_like(x, 0.6 * LARGEST)
+
+
+def test_fixed_steps_name_the_last_time_with_atoms():
+    """Two steps of 0.6 times the largest number: the first stays in the range."""
+    run = flow(push, Measure([[0.0]]), [0.0, 1.0, 2.0, 3.0], method="euler", step=1.0)
+    assert run.reason.endswith("after t = 1") and run.steps == 1
+    np.testing.assert_array_equal(run.t, [0, 1])
+    np.testing.assert_array_equal(run.atoms[:, 0, 0], [0, 0.6 * LARGEST])
+
+
+@pytest.mark.parametrize("method", ["euler", "rk4", "RK45"])
+def test_interrupted_at_each_of_the_first_uses(method, tmp_path):
+    """From the very first evaluation on there is a state to go on from."""
+    step = {"step": 0.5} if method in ("euler", "rk4") else {}
+    left = [0]
+
+    class Interrupted(Ridge):
+        def at(self, mu):
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+            return super().at(mu)
+
+    def run(uses, file):
+        left[0] = uses
+        mu = Measure([[1.0], [2.0]])
+        return gradient_flow(
+            Interrupted(0.5), mu, [0.0, 1.0], method=method, checkpoint=file, **step
+        )
+
+    whole = run(10**6, None)
+    for uses in range(1, 5):
+        file = tmp_path / f"{uses}.npz"
+        with pytest.raises(KeyboardInterrupt):
+            run(uses, file)
+        again = run(10**6, file)
+        np.testing.assert_array_equal(again.atoms, whole.atoms)
+        assert (again.steps, again.evaluations) == (whole.steps, whole.evaluations)
+
+
+def test_interpolant_beyond_its_end_by_rounding():
+    run = SimpleNamespace(
+        mu=Measure([[0.0]]),
+        profile=SimpleNamespace(tau=lambda t: t * (1 + 1e-15)),
+        project=lambda y: y,
+    )
+    pieces = [(1.0, lambda tau: "first"), (2.0, lambda tau: "second")]
+    at = integrators._interpolant(run, pieces)
+    assert [at(t) for t in (0.0, 0.9, 1.1, 2.0)] == ["first", "first", "second", "second"]
+
+
 # ------------------------------------------------------------------------------- influence
 
 
@@ -271,9 +326,7 @@ def test_influence_is_linear_in_what_is_asked_at_any_scale():
     one = influence(R, mu, [0.5], scaled(1.0))
     assert np.abs(one).max() > 0.1
     for c in (1e-150, 1e150):
-        np.testing.assert_allclose(
-            influence(R, mu, [0.5], scaled(c)) / c, one, rtol=1e-6
-        )
+        np.testing.assert_allclose(influence(R, mu, [0.5], scaled(c)) / c, one, rtol=1e-6)
 
 
 def test_tolerances_of_influence(monkeypatch):
@@ -311,9 +364,7 @@ def test_smallest_tasks():
     [
         lambda: copy_head((3, 2, 1), tokens=3, lag=1, scale=1.0),
         lambda: induction_head((3, 2, 1), scale=1.0),
-        lambda: teacher_student(
-            (3, 2, 1), sequences=1, tokens=1, vocabulary=2, heads=1, rng=0
-        ),
+        lambda: teacher_student((3, 2, 1), sequences=1, tokens=1, vocabulary=2, heads=1, rng=0),
     ],
 )
 def test_shapes_of_heads_are_no_tuples(call):
@@ -361,14 +412,39 @@ def test_prose_at_the_edge():
 
 
 def test_texts_that_are_too_short_for_a_window():
-    with pytest.raises(
-        ValueError, match="held_out: expected at most 0, the windows of 1 char"
-    ):
+    with pytest.raises(ValueError, match="held_out: expected at most 0, the windows of 1 char"):
         text.text_task(sequences=1, tokens=1, held_out=1, rng=0, text="a")
     with pytest.raises(ValueError, match="n: expected at most 0"):
         text._windows(np.array([3]), 1, 1, np.random.default_rng(0), "n")
     found = text._windows(np.array([3, 4]), 1, 1, np.random.default_rng(0), "n")
     np.testing.assert_array_equal(found, [[3, 4]])
+
+
+def test_rows_of_the_projection_sum_to_zero_up_to_rounding():
+    X, Y, eps = np.ones((1, 1, 1)), np.full((1, 1, 2), 0.5), np.finfo(float).eps
+    for size in (1.0, 4.0):  # relative to the sum of sizes, and to one
+        limit = 4 * 2 * eps * 2 * size
+        for row in ([size, -size + 0.9 * limit], [-size, size - 0.9 * limit], [1e-20, 1e-20]):
+            Task(X, Y, np.array([row]), "small")
+        for row in ([size, -size + 1.2 * limit], [-size, size - 1.2 * limit]):
+            with pytest.raises(ValueError, match="W_U: expected rows that sum to zero"):
+                Task(X, Y, np.array([row]), "large")
+    for words in (("a", "b"), ["a", "b"]):
+        assert Task(X, Y, np.array([[1.0, -1.0]]), "n", words=words).words == ("a", "b")
+
+
+def test_numbers_of_words_go_from_none_to_the_last():
+    X, Y, W_U = np.ones((1, 3, 1)), np.full((1, 3, 2), 0.5), np.array([[1.0, -1.0]])
+    task = Task(X, Y, W_U, "n", tokens=np.array([[-1, 0, 1]]), words=("a", "b"))
+    assert task.sequence(0) == ("", "a", "b")
+    for wrong in ([[-2, 0, 1]], [[-1, 0, 2]]):
+        with pytest.raises(ValueError, match="tokens: expected integers from -1 to 1"):
+            Task(X, Y, W_U, "n", tokens=np.array(wrong))
+
+
+def test_names_of_words_are_letters_as_long_as_they_suffice():
+    assert embedding.names(3) == ("a", "b", "c")
+    assert embedding.names(26)[-1] == "z" and embedding.names(27)[-1] == "26"
 
 
 # ------------------------------------------------------------------------------- parallel
@@ -490,9 +566,7 @@ def test_memories_of_one_sum_live_side_by_side():
 
 def test_terms_are_sent_one_by_one(monkeypatch):
     options, gather = [], parallel.gather
-    monkeypatch.setattr(
-        parallel, "gather", lambda t, **o: options.append(o) or gather(t, **o)
-    )
+    monkeypatch.setattr(parallel, "gather", lambda t, **o: options.append(o) or gather(t, **o))
     F = parallel.ParallelSum(((2.0, Ridge(1.0)), (0.5, Ridge(3.0))))
     assert F(Measure([[2.0]])) == pytest.approx(2 * 2 + 0.5 * 6)
     assert options == [{"prefer": "threads", "batch_size": 1}]
@@ -501,9 +575,7 @@ def test_terms_are_sent_one_by_one(monkeypatch):
 # ------------------------------------------------------------------------------- derivatives
 
 
-@pytest.mark.parametrize(
-    "shape", [HeadShape(1, 1, 1), HeadShape(2, 1, 1), HeadShape(2, 2, 1)]
-)
+@pytest.mark.parametrize("shape", [HeadShape(1, 1, 1), HeadShape(2, 1, 1), HeadShape(2, 2, 1)])
 def test_norms_of_the_derivatives_by_brute_force(shape):
     rng = np.random.default_rng(4)
     theta, X, W_U = (
@@ -518,10 +590,7 @@ def test_norms_of_the_derivatives_by_brute_force(shape):
         value, J, H = np.zeros(2), np.zeros((2, D)), np.zeros((2, D, D))
 
         def along(h, head=head):
-            return [
-                p[0]
-                for p in directional_derivatives(head[None], h[None], X, W_U, shape)
-            ]
+            return [p[0] for p in directional_derivatives(head[None], h[None], X, W_U, shape)]
 
         for i in range(D):
             value, J[:, i], _ = along(unit[i])
@@ -539,14 +608,10 @@ def test_norms_of_the_derivatives_by_brute_force(shape):
 
 def test_share_of_the_scores_in_the_largest_second_derivative():
     # one token: the scores do not matter, and v o bends along (1, 1) in the values alone
-    norms = derivative_norms(
-        [[1.0, 1.0, 3.0, 4.0]], [[1.0]], [[1.0]], HeadShape(1, 1, 1)
-    )
+    norms = derivative_norms([[1.0, 1.0, 3.0, 4.0]], [[1.0]], [[1.0]], HeadShape(1, 1, 1))
     assert norms.share[0] == pytest.approx(0, abs=1e-12)
     # two opposite tokens and large values: the second derivative is in the scores alone
-    norms = derivative_norms(
-        [[0.0, 0.0, 1e6, 1.0]], [[1.0], [-1.0]], [[1.0]], HeadShape(1, 1, 1)
-    )
+    norms = derivative_norms([[0.0, 0.0, 1e6, 1.0]], [[1.0], [-1.0]], [[1.0]], HeadShape(1, 1, 1))
     assert norms.share[0] == pytest.approx(1, rel=1e-6)
 
 
@@ -557,3 +622,186 @@ def test_kinds_of_random_functions_take_turns():
     names = [f.name for f in random_functions(0, 2, 11)]
     kinds = ("direction", "distance", "saturated")
     assert names == [f"{kinds[k % 3]} {k}" for k in range(11)]
+
+
+@pytest.mark.parametrize("difference, allowed", [(0.9e-12, True), (1.1e-12, False)])
+def test_weights_of_coupled_measures_agree_to_twelve_digits(difference, allowed):
+    mu = Measure([[0.0], [1.0]], [0.5, 0.5])
+    nu = Measure([[3.0], [1.0]], [0.5 + difference, 0.5 - difference])
+    if allowed:
+        assert coupled_distance(mu, nu) == pytest.approx(3 / np.sqrt(2))
+    else:
+        with pytest.raises(ValueError, match="nu: expected the weights of mu"):
+            coupled_distance(mu, nu)
+
+
+def test_memory_of_a_solver_is_what_its_matrices_take():
+    x, y = np.zeros((5, 2)), np.ones((4, 2))
+    for solver, matrices in (("assignment", 1), ("simplex", 4)):
+        needed = 8 * 5 * 4 * matrices
+        for p in (1, 2):
+            cost = solvers.cost_matrix(x, y, p, needed, solver)
+            np.testing.assert_allclose(cost, np.full((5, 4), np.sqrt(2) ** p), rtol=1e-15)
+        with pytest.raises(ValueError, match="memory: 5 times 4 atoms need"):
+            solvers.cost_matrix(x, y, 1, needed - 1, solver)
+
+
+def test_masses_are_scaled_to_one_where_weights_are_off_by_rounding():
+    mu = Measure([[1.0], [2.0], [3.0]], [0.25, 0.25, 0.5 + 0.9 * SUM_TOLERANCE])
+    (_, _, a), (_, _, b), _ = solvers.scaled(mu, Measure([[1.0]]))
+    assert abs(a.sum() - 1) <= 4 * np.finfo(float).eps < SUM_TOLERANCE / 4 and b.sum() == 1
+    np.testing.assert_allclose(a[:2] / a[2], mu.weights[:2] / mu.weights[2], rtol=1e-15)
+
+
+def test_ends_of_a_displacement():
+    mu, nu = Measure([[0.0], [4.0]]), Measure([[1.0], [3.0]])
+    np.testing.assert_array_equal(displacement(mu, nu, 0).atoms, mu.atoms)
+    np.testing.assert_array_equal(displacement(mu, nu, 1).atoms, nu.atoms)
+    with pytest.raises(ValueError, match="s: expected a number in"):
+        displacement(mu, nu, np.nextafter(1, 2))
+    swapped = Plan(np.array([0, 1]), np.array([0, 1]), np.array([0.6, 0.4]), 1.0)
+    with pytest.raises(ValueError, match="plan: expected the weights of mu as a marginal"):
+        displacement(mu, nu, 0.5, swapped)
+
+
+# ------------------------------------------------------------------------------- reports, layers
+
+
+def test_tables_are_complete_markup(monkeypatch):
+    shown = []
+    monkeypatch.setattr(report, "show", lambda *parts: shown.append(parts))
+    report.table([{"a<b": 1, "c": "x&y"}, {"a<b": 2.5, "c": None}], "one > two")
+    cells = "<tr><td>1</td><td>x&amp;y</td></tr><tr><td>2.5</td><td>None</td></tr>"
+    assert shown == [(
+        "one > two\na<b  c\n---  ----\n1    x&y\n2.5  None",
+        '<table class="mf-table"><caption>one &gt; two</caption><thead><tr>'
+        '<th scope="col">a&lt;b</th><th scope="col">c</th></tr></thead>'
+        f"<tbody>{cells}</tbody></table>",
+    )]  # fmt: skip
+    shown.clear()
+    rows = (report.equal("x", 1.0, 2.0, 0.25), report.at_most("y", 0.3, 1.0))
+    report.Check("name", rows, "a note").show()
+    text, markup, data = shown[0]
+    assert text == (
+        "quantity  measured     stated      ratio  holds\n"
+        "--------  --------  -  ----------  -----  -----\n"
+        "x         1.0       =  2.0 ± 0.25         NO\n"
+        "y         0.3       ≤  1.0         3.33   yes\n"
+        "name: fails; a note"
+    )
+    assert markup.count("<td") == 13 and 'colspan="6">name: fails; a note</td>' in markup
+    assert data["holds"] is False and data["ratio"] == pytest.approx(1 / 0.3)
+
+
+@pytest.mark.parametrize("relation", ["<", "", "<=>", 3, None, ["<="]])
+def test_relations_that_no_row_has(relation):
+    with pytest.raises(ValueError, match="relation: expected '<=', '>=' or '='"):
+        report.Row("x", 1.0, relation, 1.0)
+
+
+def test_noise_ends_where_it_is_said_to_end():
+    for x, kept in ((1e-12, 1e-12), (-1e-12, -1e-12), (0.99e-12, 0.0)):
+        row = report.at_most("x", x, 1.0)
+        assert report.Check("s", (row,)).as_dict()["rows"][0]["measured"] == kept
+    assert report.at_most("x", 1e-9, 1.0).ratio is None
+    assert report.at_most("x", 1.1e-9, 1.0).ratio == pytest.approx(1 / 1.1e-9)
+    assert report.at_most("x", 1.0, 0.0).ratio == 0
+    assert report.at_most("x", 1.0, -1e-300).ratio is None
+
+
+def test_labels_are_read_by_their_sign():
+    rng, shape = np.random.default_rng(0), HeadShape(3, 2, 1)
+    Y = rng.dirichlet(np.ones(4), size=(2, 3))
+    F = layers.TwoLayerRisk(rng.normal(size=(2, 3, 3)), Y, rng.normal(size=(3, 4)), shape)
+    heads = rng.normal(size=(4, shape.size))
+    results = []
+    for labels in ([-1, -1, 1, 1], [0, -0.5, 0.25, 7.0]):
+        mu = Measure(np.column_stack([labels, heads]))
+        local = F.at(mu)
+        gradient = local.gradient(mu.atoms)
+        results.append([local.value, local.first_variation(mu.atoms), gradient])
+        assert (gradient[:, 0] == 0).all() and (np.abs(gradient[:, 1:]).max(axis=1) > 0).all()
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_sizes_of_two_layers():
+    shape = HeadShape(1, 1, 1)
+    Y, one = [[[0.5, 0.5]]], [[[1.0]]]
+    layers.TwoLayerRisk([[[1e20]]], Y, [[1e20, 1.0]], shape)
+    for X, W_U, name in (([[[1.1e20]]], [[1.0, 1.0]], "X"), (one, [[1.1e20, 1.0]], "W_U")):
+        with pytest.raises(ValueError, match=f"^{name}: expected"):
+            layers.TwoLayerRisk(X, Y, W_U, shape)
+
+
+def test_neurons_in_blocks_that_fit(monkeypatch):
+    F = network.TwoLayerRisk(np.ones((7, 1)), np.ones(7))
+    theta = np.ones((10, 3))
+    for block, rows in ((21, 3), (20, 2), (3, 1), (10**6, 10)):
+        monkeypatch.setattr(network, "BLOCK", block)
+        parts = [(part, s.shape) for part, s in F._blocks(theta)]
+        sizes = [len(theta[part]) for part, _ in parts]
+        assert sizes[0] == rows and sum(sizes) == 10 and max(sizes) == rows
+        assert all(shape == (n, 7) for n, (_, shape) in zip(sizes, parts, strict=True))
+
+
+# ------------------------------------------------------------------------------- functionals
+
+
+def test_limits_of_the_check_of_a_functional():
+    edge = functional.FunctionalCheck(1e-6, 1e-6, 1e-6, 1e-6)
+    assert edge.ok and edge.tolerance == 1e-6
+    assert not functional.FunctionalCheck(1e-6, 1e-6, 1.1e-6, 1e-6).ok
+    mu = Measure([[1.0, 2.0], [0.5, 1.0]])
+    assert functional.check_functional(Ridge(0.5), mu, 0, step=0.5).ok  # a quadratic: exact
+    with pytest.raises(ValueError, match="step: expected a number in"):
+        functional.check_functional(Ridge(0.5), mu, 0, step=np.nextafter(0.5, 1))
+
+
+def test_minimum_of_a_combination_takes_positive_coefficients_only():
+    R, _ = make(2, S=2, T=3, d=2, k=1, v=1, V=3)
+    R = R.on(R.shape.ball(1.0))
+    mu = Measure(0.1 * np.random.default_rng(3).normal(size=(3, 8)))
+    options = {"starts": 1, "pool": 4, "maxiter": 3}
+    for a, b in ((1.0, 0.2), (0.5, 0.2), (2.0, 0.0)):
+        local = (a * R + b * Ridge(1.0)).on(R.space).at(mu)
+        found = local.minimise(0, **options)
+        value = local.first_variation(found.point[None])[0]
+        # a ridge counts half the square
+        assert found.value == pytest.approx(value, rel=1e-9)
+        assert found.lower_bound <= found.value
+    assert (-1.0 * R).at(mu).minimise(0) is NotImplemented
+    assert (0.0 * R + Ridge(1.0)).at(mu).minimise(0) is NotImplemented
+    assert (R + R).at(mu).minimise(0) is NotImplemented
+
+
+# ------------------------------------------------------------------------------- profiles
+
+
+def test_limits_of_the_check_of_a_profile():
+    def found(tau, error, diverges=None):
+        return learning_rate.ProfileCheck(1.0, 0.0, 1.0, tau, error, diverges)
+
+    assert found(0.1, 1e-8).holds and not found(0.1, 1.1e-8).holds
+    assert found(10.0, 1e-7).holds and not found(10.0, 1.1e-7).holds
+    assert found(1.0, 0.0, True).holds and not found(1.0, 0.0, False).holds
+    two = learning_rate.check_profile(polynomial_decay(1.0, 1.0, 1.0), 3.0, samples=2)
+    assert (two.largest, two.least, two.slope) == (1.0, 0.25, 0.25)
+    assert two.tau == pytest.approx(2 * np.log(4), rel=1e-14)
+
+
+def test_quadrature_goes_on_from_the_times_it_knows():
+    asked = []
+
+    def rate(t):
+        asked.append(float(np.max(t)))
+        return np.where(t < 1.0, 1.0, 3.0) + 0 * t
+
+    xi = learning_rate.custom(rate, breaks=[1.0])
+    assert xi.tau(2.0) == pytest.approx(8.0, rel=1e-14)
+    asked.clear()
+    assert xi.tau(3.0) == pytest.approx(14.0, rel=1e-14) and min(asked) > 2
+    asked.clear()
+    assert xi.tau(2.0) == pytest.approx(8.0, rel=1e-14) and asked == []
+    assert xi.tau(0.5) == pytest.approx(1.0, rel=1e-14) and max(asked) < 0.5
+    assert xi.tau(0.0) == 0.0

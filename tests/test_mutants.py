@@ -7,12 +7,11 @@ import sys
 import types
 
 import pytest
-from trust import survivors
 from wrong_mathematics import WRONG
 
 from tools.chapters import ROOT
 from tools.mutants import STORED, modules
-from tools.mutate import Changes, mutants
+from tools.mutate import Changes, mutants, survivors
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +48,9 @@ def test_at_least_95_percent_of_all_mutants_were_found(store):
 
 
 def test_what_was_not_found_is_listed_with_a_reason(store):
-    listed = {(function, change) for function, change, _ in survivors()}
-    assert all(len(reason) > 10 for *_, reason in survivors())
+    lines = survivors((ROOT / "tests" / "survivors.txt").read_text())
+    listed = {(function, change) for function, change, _ in lines}
+    assert all(len(reason) > 10 for *_, reason in lines)
     left = {(f, change) for f, changes in store["survivors"].items() for change in changes}
     missing = {(f, change) for f, change in left if not {(f, change), (f, "*")} & listed}
     assert not missing

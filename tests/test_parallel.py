@@ -1,13 +1,16 @@
 """One functional in parallel: the numbers of the serial one, whoever computes them."""
 
 import pickle
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
 import pytest
+from joblib.parallel import ParallelBackendBase, get_active_backend
 
-from mfbook import parallel
+from mfbook import _jobs, parallel
 from mfbook.attention import AttentionRisk, HeadShape
 from mfbook.certificate import frank_wolfe_gap, optimal_weights
 from mfbook.confinement import Ridge
@@ -196,3 +199,193 @@ def test_sample_of_a_sum_samples_its_terms():
 def test_bad_input_is_named(call, error, name):
     with pytest.raises(error, match=rf"^{name}"):
         call()
+
+
+# ------------------------------------------------------------------------------- what is asked
+
+
+def test_terms_and_space_are_those_of_a_combination():
+    F = ParallelSum([(2, Ridge(1.0)), (1, R)])
+    whole = 2 * Ridge(1.0) + R
+    assert F.terms == ((2.0, F.terms[0][1]), (1.0, R)) and isinstance(F.terms, tuple)
+    assert F.space == whole.space == BALL and F.data == [F.terms[0][1], R]
+    assert ParallelSum(((1.0, R),), SHAPE.ball(5.0)).space == SHAPE.ball(5.0)
+
+
+def test_only_what_is_asked_for_is_computed(monkeypatch):
+    asked, answer = [], parallel._answer
+
+    def spy(F, memory, errors, mu, question):
+        asked.append(question[0])
+        return answer(F, memory, errors, mu, question)
+
+    monkeypatch.setattr(parallel, "_answer", spy)
+    local = ParallelSum(((2.0, Ridge(1.0)),)).at(MU)
+    assert local.value == local.value == pytest.approx(2 * Ridge(1.0)(MU))
+    assert asked == ["value"]
+    local = ParallelSum(((2.0, Ridge(1.0)),)).at(MU)
+    asked.clear()
+    assert np.allclose(local.gradient(MU.atoms), 2 * MU.atoms)
+    assert local.value == pytest.approx(2 * Ridge(1.0)(MU))  # with the gradient, in one round
+    assert np.allclose(local.gradient(POINTS), 2 * POINTS)
+    assert asked == ["both", "gradient"]
+
+
+def test_every_term_is_one_task(monkeypatch):
+    options, gather = [], parallel.gather
+
+    def spy(tasks, **given):
+        options.append((len(tasks), given))
+        return gather(tasks, **given)
+
+    monkeypatch.setattr(parallel, "gather", spy)
+    shards(R, 5)(MU)
+    assert options == [(5, {"prefer": "threads", "batch_size": 1})]
+
+
+def test_memories_of_one_measure_live_side_by_side():
+    first, second = parallel._memories(((1.0, R), (1.0, R)))
+    assert first.name[0] == second.name[0] and (first.name[1], second.name[1]) == (0, 1)
+    assert parallel._memories(((1.0, R),))[0].name[0] != first.name[0]
+    there = pickle.loads(pickle.dumps(first))
+    there.content = "kept"
+    other = pickle.loads(pickle.dumps(second))
+    assert pickle.loads(pickle.dumps(first)).content == "kept" and other is not there
+    # what has arrived can be sent on
+    assert there.name == first.name and pickle.loads(pickle.dumps(there)) is there
+    parallel._ARRIVED.clear()
+
+
+def test_weights_of_complex_atoms():
+    F = ParallelSum(((2.0, Ridge(1.0)), (1.0, Ridge(3.0))))
+    whole, w = 2 * Ridge(1.0) + Ridge(3.0), np.array([0.1, 0.2, 0.3, 0.4])
+    for one, other in zip(
+        F.over_weights(POINTS * 1j)(w), whole.over_weights(POINTS * 1j)(w), strict=True
+    ):
+        assert np.allclose(one, other, rtol=1e-14)
+
+
+def test_the_search_for_the_best_head_is_that_of_the_package(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "mfbook._best_head.best_head",
+        lambda local, rng, ridge, space, **o: asked.append((local, rng, ridge, space, o)),
+    )
+    F = shards(R, 2)
+    local, other = F.at(MU), SHAPE.ball(9.0)
+    local.minimise(3)
+    local.minimise(4, 0.5, other, starts=2)
+    assert asked == [(local, 3, 0.0, BALL, {}), (local, 4, 0.5, other, {"starts": 2})]
+    assert local.risk is F and F.shape == SHAPE
+
+
+def test_parts_that_do_not_fit_together():
+    rng, Y = np.random.default_rng(0), np.full((4, 3, 4), 0.25)
+    shorter = AttentionRisk(rng.normal(size=(4, 3, 3)), Y, R.W_U, SHAPE, BALL)
+    other = AttentionRisk(R.X, R.Y, R.W_U, HeadShape(3, 1, 1))
+    for part, what in ((shorter, "length of sequences"), (other, "shape of heads")):
+        with pytest.raises(ValueError, match=rf"^parts\[2\]: expected the {what} of parts\[0\]"):
+            ShardedRisk([R, R, part])
+
+
+# ------------------------------------------------------------------------------- lost on a cluster
+
+
+def test_what_a_cluster_has_lost_is_sent_again_three_times(monkeypatch):
+    for losses, scattered, expected in (
+        (0, True, 1), (3, True, 4), (4, True, None), (1, False, None),
+    ):  # fmt: skip
+        calls, sent = [], []
+
+        def lost(tasks, calls=calls, losses=losses, **options):
+            calls.append((tasks, options))
+            if len(calls) <= losses:
+                raise CancelledError
+            return ["done"]
+
+        def again(backend, sent=sent, scattered=scattered):
+            sent.append(backend)
+            return scattered
+
+        monkeypatch.setattr(_jobs, "run", lost)
+        monkeypatch.setattr(_jobs, "_sent_again", again)
+        if expected is None:
+            with pytest.raises(CancelledError):
+                _jobs.gather(["task"], n_jobs=2)
+            assert len(calls) == (4 if scattered else 1)
+        else:
+            assert _jobs.gather(["task"], n_jobs=2) == ["done"] and len(calls) == expected
+        assert all(call == (["task"], {"n_jobs": 2}) for call in calls)
+        assert all(isinstance(backend, ParallelBackendBase) for backend in sent)
+
+
+def test_scattered_data_is_scattered_again():
+    asked = []
+
+    def scatter(data, broadcast):
+        asked.append((data, broadcast))
+        return [f"future {x}" for x in data]
+
+    backend = SimpleNamespace(_scatter=["a", "b"], client=SimpleNamespace(scatter=scatter))
+    assert _jobs._sent_again(backend) is True and asked == [(["a", "b"], True)]
+    assert backend.data_futures == {id("a"): "future a", id("b"): "future b"}
+    for empty in (SimpleNamespace(_scatter=[]), SimpleNamespace()):
+        assert _jobs._sent_again(empty) is False
+
+
+class DaskDistributedBackend:
+    """What joblib's backend has of it that matters here."""
+
+    def __init__(self):
+        self.jobs = []
+
+    def submit(self, task, callback):
+        self.jobs.append((task, callback))
+        return SimpleNamespace(add_done_callback=lambda f: self.jobs.append(f))
+
+    def retrieve_result_callback(self, result):
+        return f"retrieved {result}"
+
+
+def test_a_task_that_a_cluster_gives_up_ends_the_call():
+    backend, heard = DaskDistributedBackend(), []
+    _jobs._report_lost_tasks(backend)
+    job = backend.submit("task", heard.append)
+    (task, callback), finished = backend.jobs
+    assert task == "task" and callback == heard.append and hasattr(job, "add_done_callback")
+    error = RuntimeError("killed")
+    for cancelled, problem, expected in (
+        (False, None, []), (True, None, []), (True, error, []), (False, error, [error]),
+    ):  # fmt: skip
+        heard.clear()
+
+        def exception(cancelled=cancelled, problem=problem):
+            assert not cancelled  # Dask raises then
+            return problem
+
+        finished(SimpleNamespace(cancelled=lambda c=cancelled: c, exception=exception))
+        assert heard == expected
+    assert backend.retrieve_result_callback("result") == "retrieved result"
+    with pytest.raises(CancelledError):
+        backend.retrieve_result_callback(CancelledError())
+    # closed once, and for Dask only
+    submit = backend.submit
+    _jobs._report_lost_tasks(backend)
+    assert backend.submit is submit
+    other = SimpleNamespace()
+    _jobs._report_lost_tasks(other)
+    assert vars(other) == {}
+
+
+def test_every_call_closes_the_gaps_of_its_own_backend(monkeypatch):
+    seen = []
+    monkeypatch.setattr(_jobs, "_report_lost_tasks", seen.append)
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        assert _jobs.run([joblib.delayed(abs)(-1)]) == [1]
+        assert seen == [get_active_backend()[0]] or type(seen[0]).__name__ == "ThreadingBackend"
+
+
+def test_one_part_is_enough():
+    F, one = shards(R, 1), R.sample(5, 3)
+    assert F.shape == SHAPE and np.array_equal(F.sample(5, 3).X, one.X)
+    assert repr(F) == "ShardedRisk(1 shards, 23 sequences of 5 tokens, vocabulary 4)"

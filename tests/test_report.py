@@ -283,3 +283,94 @@ def test_without_ipython_the_text_is_printed(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "IPython", None)
     show("seen", "<p>not seen</p>")
     assert capsys.readouterr().out == "seen\n"
+
+
+# ---------------------------------------------------------------------------------------------
+# ends of what is allowed, and the exact page
+
+
+def test_a_tolerance_that_is_just_used_up_is_enough():
+    rows = [at_most("x", 2.5, 2.0, 0.5), at_least("x", 1.5, 2.0, 0.5), equal("x", 1.5, 1.0, 0.5)]
+    assert all(row.holds for row in rows)
+    assert not at_most("x", 2.5, 2.0).holds and not at_least("x", 1.5, 2.0).holds
+
+
+@pytest.mark.parametrize(
+    ("row", "ratio"),
+    [
+        (at_most("x", 1e-9, 1.0), None),
+        (at_most("x", 1.5e-9, 3.0), 2e9),
+        (at_most("x", 2.0, 0.0), 0.0),
+        (at_most("x", 2.0, 0.5), 0.25),
+        (at_least("x", 0.5, 2.0), 0.25),
+        (at_least("x", INF, 2.0), None),
+    ],
+)
+def test_ratios_at_the_edge(row, ratio):
+    assert row.ratio == (None if ratio is None else pytest.approx(ratio, rel=1e-15))
+
+
+def test_noise_is_below_what_is_stored():
+    rows = at_most("a", 1e-12, 1.0), at_most("b", -0.9e-12, 1.0)
+    stored = [row["measured"] for row in Check("s", rows).as_dict()["rows"]]
+    assert stored == [1e-12, 0.0]
+
+
+def test_the_page_of_a_check_and_of_a_table(displayed):
+    check("s", at_most("a", 1.0, 1.23456), equal("b", 2.0, 1.0, 0.25))
+    table([{"x": 1, "y": 0.123456}], "Some")
+    table([{"x": 1}, {"x": 2}])
+    first, second, third = (bundle["text/html"] for bundle in displayed)
+    head = "".join(
+        f'<th scope="col">{c}</th>'
+        for c in ("quantity", "measured", "", "stated", "ratio", "holds")
+    )
+    lines = ["a|1.0|≤|1.235|1.23|yes", "b|2.0|=|1.0 ± 0.25||NO"]
+    body = "".join(f"<tr><td>{line.replace('|', '</td><td>')}</td></tr>" for line in lines)
+    assert first == (
+        f'<table class="mf-check"><thead><tr>{head}</tr></thead><tbody>{body}</tbody>'
+        '<tfoot><tr><td colspan="6">s: fails</td></tr></tfoot></table>'
+    )
+    assert second == (
+        '<table class="mf-table"><caption>Some</caption><thead><tr><th scope="col">x</th>'
+        '<th scope="col">y</th></tr></thead><tbody><tr><td>1</td><td>0.1235</td></tr></tbody>'
+        "</table>"
+    )
+    assert third == (
+        '<table class="mf-table"><thead><tr><th scope="col">x</th></tr></thead>'
+        "<tbody><tr><td>1</td></tr><tr><td>2</td></tr></tbody></table>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: show(3, "<p>"), "text"),
+        (lambda: show("a", 3), "markup"),
+        (lambda: show("a", "<p>", 3), "data"),
+        (lambda: table([{"a": 1}], 3), "caption"),
+        (lambda: check(3, at_most("x", 1, 1)), "statement"),
+        (lambda: check("s", at_most("x", 1, 1), note=3), "note"),
+        (lambda: at_most(3, 1, 1), "what"),
+        (lambda: at_most("x", "a", 1), "measured"),
+        (lambda: at_most("x", 1, "a"), "bound"),
+        (lambda: at_least("x", 1, "a"), "bound"),
+        (lambda: equal("x", 1, "a", 0.1), "expected"),
+        (lambda: equal("x", 1, 1, "a"), "tolerance"),
+    ],
+)
+def test_wrong_types_are_named(call, name):
+    with pytest.raises(TypeError, match=f"^{name}: expected"):
+        call()
+
+
+@pytest.mark.parametrize("relation", ["<", None, 3, ["="], ""])
+def test_relations_that_do_not_exist(relation):
+    with pytest.raises(ValueError, match="^relation: expected '<=', '>=' or '='"):
+        Row("x", 1.0, relation, 1.0)
+
+
+def test_truth_values_are_numbers_in_a_row():
+    row = equal("x", True, np.True_, 0.0)
+    assert (row.measured, row.reference) == (1.0, 1.0) and row.holds
+    assert type(row.measured) is type(row.reference) is float

@@ -262,12 +262,34 @@ def test_the_hessian_is_symmetric_in_the_metric_of_the_measure():
         (Measure([[2.0, 0.0]]), ValueError),
         ("a measure", TypeError),
         (Measure([[1.0 + 0j, 0.0]]), TypeError),
+        (Measure(np.eye(2), [1.0, 0.0]), ValueError),
     ],
 )
 def test_what_is_no_measure_on_the_sphere(mu, error):
-    for call in (velocity_jacobian, report_on, newton):
+    weightless = isinstance(mu, Measure) and mu.weights.min() == 0
+    for call in (report_on, newton) if weightless else (velocity_jacobian, report_on, newton):
         with pytest.raises(error, match="^mu: expected"):
             call(SphereEnergy(1.0), mu)
+
+
+def test_modes_are_eigenvectors_of_the_jacobian():
+    F, mu = circle_energy(False, True), Measure(SPHERE.sample(0, 3, 2), WEIGHTS)
+    report, J = report_on(F, mu), velocity_jacobian(F, mu)
+    assert report.measure is mu
+    tangent = np.stack([-mu.atoms[:, 1], mu.atoms[:, 0]], axis=1)
+    along = (report.modes * tangent).sum(axis=2)
+    np.testing.assert_allclose(along @ J.T, report.eigenvalues[:, None] * along, atol=1e-13)
+
+
+def test_a_pair_that_repels_ends_antipodal_up_to_rounding():
+    """Where energies are rounded, the velocities decide."""
+    mu = Measure([[1.0, 0.0], [0.6, 0.8]])
+    checked, real = [], second_order._speed
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(second_order, "_speed", lambda F, mu: checked.append(mu) or real(F, mu))
+        end = newton(SphereEnergy(1.0), mu, tolerance=1e-15)
+    assert end.converged and len(checked) > 1
+    np.testing.assert_allclose(end.measure.atoms[0], -end.measure.atoms[1], atol=1e-14)
 
 
 @pytest.mark.parametrize("name", ["beta", "activation"])
@@ -342,6 +364,36 @@ def test_what_is_not_finite_stays_so(n, bad):
     assert not np.isfinite(linear.solve(0.5, b)).any()
     b[3] = 0
     assert np.isfinite(linear.solve(0.5, b)).all()
+
+
+@pytest.mark.parametrize("n", [4, 5, 8, 9])
+def test_tables_of_modes_come_in_pieces(monkeypatch, n):
+    monkeypatch.setattr(forces, "CHUNKS", (2, 4))
+    angles, w = 0.3 + np.arange(n) ** 1.5, np.linspace(0.1, 1, n)
+    modes, z = linearised._Modes(on_circle(angles), 7), np.exp(1j * angles)
+    moments = [sum(w * z**k) for k in range(7)]
+    np.testing.assert_allclose(modes.moments(w, 7), moments, atol=1e-13)
+    assert modes.moments(w, 3).shape == (3,)
+    c = np.array([0.5, 1j, 2 - 1j, 0.25])
+    wanted = sum(c[k] * z**k for k in range(4)).real
+    np.testing.assert_allclose(modes.polynomial(c), wanted, atol=1e-13)
+
+
+def test_the_sharpest_kernel_has_low_rank(monkeypatch):
+    used, x = [], SPHERE.sample(0, 100, 2)
+    monkeypatch.setattr(linearised, "SHARPEST", 0.5)
+    monkeypatch.setattr(linearised, "_low_rank", lambda *a: used.append(a[0].beta))
+    for beta in (0.25, 0.5, 0.6):
+        SphereEnergy(beta).field().linearised(Measure(x))
+    assert used == [0.25, 0.5]
+
+
+def test_normalised_attention_far_from_all_weight():
+    """A particle without weight sees the other alone, however far and whatever the temperature."""
+    for beta in (1.0, 1e4):
+        F = SphereEnergy(beta, normalised=True)
+        J = velocity_jacobian(F, Measure(on_circle(np.array([0.0, 3.0])), [1.0, 0.0]))
+        np.testing.assert_allclose(J, [[0, 0], [np.cos(3), -np.cos(3)]], atol=1e-12)
 
 
 @pytest.mark.parametrize("beta", [0.05, 1.0, 30.0])
@@ -499,6 +551,23 @@ def test_atoms_must_stay_inside_a_ball_that_is_a_little_smaller():
     atomic_stability(F, Measure([[0.0, 1 - 1.5e-6]]))
     with pytest.raises(ValueError, match="atom 1 is on its boundary"):
         atomic_stability(F, Measure([[0.0, 0.5], [0.0, 1 - 0.5e-6]]))
+
+
+class Single(Functional):
+    """Half the square of the mean, in single precision."""
+
+    dtype = np.dtype(np.float32)
+
+    def at(self, mu):
+        kind = np.complex64 if np.iscomplexobj(mu.atoms) else np.float32
+        mean = mu.weights.astype(np.float32) @ mu.atoms.astype(kind)
+        return type("Local", (), {"gradient": lambda _, x: mean + 0 * x.astype(np.float32)
+                                  if not np.iscomplexobj(x) else mean + 0 * x})()  # fmt: skip
+
+
+def test_steps_times_tiny_weights_are_normal_numbers_in_single_precision():
+    report = atomic_stability(Single(), Measure([[1.0, 0.5], [0.25, 2.0]], [1 - 1e-22, 1e-22]))
+    np.testing.assert_allclose(report.K, np.eye(2) + np.zeros((2, 2, 1, 1)), atol=1e-6)
 
 
 class Curved(Functional):

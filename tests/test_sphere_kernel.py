@@ -1,6 +1,7 @@
 """Kernel on the sphere: derivatives, coefficients by quadrature, constants by brute force."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from scipy.special import eval_gegenbauer, gammaln, ive
 
 from mfbook.sphere.kernel import (
     _angle,
+    _log_ratios,
     anticoncentration,
     cluster_mass_bound,
     fourier_coefficients,
@@ -58,6 +60,24 @@ def test_fourier_coefficients(beta):
         u = np.linspace(0, np.pi, 300)
         series = c[0] + 2 * np.cos(np.outer(u, np.arange(1, len(c)))) @ c[1:]
         np.testing.assert_allclose(series, kernel(u, beta)[0], rtol=0, atol=2e-15)
+
+
+def test_a_coefficient_that_equals_the_tolerance_is_kept():
+    for beta, last in ((1.0, 3), (300.0, 63), (300.0, 64)):
+        c = fourier_coefficients(beta, tolerance=float(ive(last, beta)))
+        np.testing.assert_array_equal(c, ive(np.arange(last + 1), beta))
+
+
+def test_the_largest_temperature_and_degree_are_allowed(monkeypatch):
+    # the package has a function of the same name
+    kernel_module = sys.modules["mfbook.sphere.kernel"]
+    assert kernel_module._countable(1e10) == 1e10
+    with pytest.raises(ValueError, match="^beta: expected at most"):
+        kernel_module._countable(1.01e10)
+    monkeypatch.setattr(kernel_module, "HARMONICS", 70)
+    assert funk_hecke(1.0, 3, 70) > 0
+    with pytest.raises(ValueError, match="^k: expected degrees up to 70, got 71"):
+        funk_hecke(1.0, 3, 71)
 
 
 def test_a_coarse_tolerance_keeps_one_coefficient():
@@ -129,6 +149,13 @@ def test_the_last_degree_is_as_accurate_as_the_others(d, beta):
         assert found == pytest.approx(expected, rel=1e-13, abs=5e-13)
 
 
+@pytest.mark.parametrize("d", [2, 3, 6])
+def test_ratios_of_coefficients_start_with_the_first(d):
+    nu = np.arange(40) + d / 2 - 1
+    expected = np.log(ive(nu, 7.0) / ive(nu[0], 7.0))
+    np.testing.assert_allclose(_log_ratios(7.0, d, 40), expected, rtol=1e-13, atol=1e-14)
+
+
 @pytest.mark.parametrize("d, beta", [(2, 9.0), (3, 0.2), (7, 20.0), (300, 2.0)])
 def test_multiplicities_times_coefficients_sum_to_the_kernel_at_zero(d, beta):
     k = range(120)
@@ -192,7 +219,7 @@ def test_the_kernel_is_most_convex_at_the_antipode_below_a_third(beta):
 
 
 def test_an_angle_is_at_most_pi():
-    assert _angle(2.0) == _angle(math.nextafter(2.0, 3.0)) == math.pi
+    assert _angle(2.0) == _angle(2.0 + 2e-15) == math.pi
     assert _angle(1.0) == pytest.approx(math.pi / 2, rel=1e-15) and _angle(0.0) == 0
 
 
@@ -290,6 +317,7 @@ def test_the_least_mass_bound_leaves_two_arcs():
         (lambda: heavy_atom_bound(1.0, 1.1, 0.5), ValueError, "kappa"),
         (lambda: heavy_atom_bound(1.0, 0.1, 1.5), ValueError, "m_bar"),
         (lambda: heavy_atom_bound(1.0, 0.1, 0.5, arcs=[1.0, -1.0]), ValueError, "arcs"),
+        (lambda: heavy_atom_bound(1.0, 0.1, 0.5, arcs=[1.0, 0.0]), ValueError, "arcs"),
         (lambda: heavy_atom_bound(1.0, 0.1, 0.5, arcs=7.0), ValueError, "arcs"),
     ],
 )

@@ -145,3 +145,24 @@ def test_hash_ignores_words_and_sees_code(tmp_path, monkeypatch):
 def test_hash_covers_subpackages():
     assert code_hash("flow") != code_hash("measure")
     assert code_hash("flow", "measure") != code_hash("measure", "flow")
+
+
+def test_nothing_is_said_to_be_known_without_a_cache(tmp_path, capfd):
+    sweep(dict, [{"a": 1}, {"a": 2}])
+    said = capfd.readouterr().err
+    assert "dict: 2 cells" in said and "known" not in said
+    sweep(draw, grid(seed=[1], folder=[str(tmp_path)]), cache=tmp_path / "c", progress=False)
+    out, err = capfd.readouterr()
+    assert out == err == ""
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, -1, True, -2, 0])
+def test_numbers_of_processes(n_jobs, monkeypatch):
+    asked = []
+    monkeypatch.setattr(module, "run", lambda tasks, **o: asked.append(o["n_jobs"]) or tasks)
+    if n_jobs in (-2, 0) or n_jobs is True:
+        with pytest.raises((TypeError, ValueError), match="^n_jobs: expected"):
+            sweep(dict, [{"a": 1}], n_jobs=n_jobs, progress=False)
+    else:
+        sweep(dict, [{"a": 1}], n_jobs=n_jobs, progress=False)
+        assert asked == [n_jobs]

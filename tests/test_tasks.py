@@ -38,7 +38,7 @@ from mfbook.tasks import (
     text_task,
     unigram_bits,
 )
-from mfbook.tasks.embedding import positions, tied, words
+from mfbook.tasks.embedding import names, positions, tied, words
 from mfbook.tasks.text import _windows
 
 SHAPE = HeadShape(4, 2, 2)
@@ -537,3 +537,104 @@ def test_a_python_without_its_documentation_has_no_corpus(monkeypatch):
     getattr(corpus, "cache_clear", lambda: None)()
     with pytest.raises(RuntimeError, match="without pydoc_data; use task_from_text"):
         corpus()
+
+
+# --------------------------------------------------------------------- ends of what is allowed
+
+
+def test_rows_of_the_projection_may_be_off_by_rounding():
+    def made(row, dtype=np.float64):
+        return Task(**GOOD | {"W_U": np.array([row, [0.0, 0.0]], dtype)})
+
+    for dtype in (np.float64, np.float32):
+        eps = float(np.finfo(dtype).eps)
+        for n, allowed in ((14, True), (18, False)):  # 4 V eps of the sum of sizes, here two
+            if allowed:
+                made([1, -1 + n * eps], dtype)
+            else:
+                with pytest.raises(ValueError, match="^W_U: expected rows that sum to zero"):
+                    made([1, -1 + n * eps], dtype)
+        for n, allowed in ((7, True), (9, False)):  # of one, where the row is small
+            if allowed:
+                made([0.125, -0.125 + n * eps], dtype)
+            else:
+                with pytest.raises(ValueError, match="sum to zero, got sum .* in row 0"):
+                    made([0.125, -0.125 + n * eps], dtype)
+    with pytest.raises(ValueError, match="sum to zero, got sum 1 in row 1"):
+        Task(**GOOD | {"W_U": [[0.0, 0.0], [0.5, 0.5]]})
+
+
+def test_words_and_tokens_of_a_task():
+    ids = np.array([[-1, 0, 1], [1, -1, 0]])
+    task = Task(**GOOD | {"tokens": ids, "words": ["yes", "no"]})
+    assert task.words == ("yes", "no")
+    assert task.sequence(0) == ("", "yes", "no") and task.sequence(-1) == ("no", "", "yes")
+    np.testing.assert_array_equal(task.tokens, ids)
+    for part in ({"tokens": ids}, {"words": ("yes", "no")}):
+        with pytest.raises(ValueError, match="^tokens, words: expected a task that has both"):
+            Task(**GOOD | part).sequence(0)
+    for bad in ("ab", 3, ["yes", 3], {"yes", "no"}):
+        with pytest.raises(TypeError, match="^words: expected a tuple of str"):
+            Task(**GOOD | {"words": bad})
+    with pytest.raises(TypeError, match="^optimal_risk: expected"):
+        Task(**GOOD | {"optimal_risk": "low"})
+    assert type(Task(**GOOD | {"optimal_risk": np.float32(0.5)}).optimal_risk) is float
+    assert repr(task) == "Task('good': 2 sequences of 3 tokens in R^2, vocabulary 2)"
+    assert repr(replace(task, held_out=task)) == repr(task)[:-1] + ", 2 sequences held out)"
+
+
+def test_letters_then_numbers():
+    assert names(2) == ("a", "b") and names(26)[-1] == "z" and len(names(26)) == 26
+    assert names(27) == tuple(str(i) for i in range(27))
+
+
+def test_pseudo_count_is_one_half_where_nothing_is_said():
+    task = text_task(sequences=12, tokens=4, held_out=6, rng=0)
+    for bits in (unigram_bits, bigram_bits):
+        assert bits(task) == bits(task, 0.5) != bits(task, 1.0)
+    without = replace(task, held_out=replace(task.held_out, tokens=None))
+    with pytest.raises(ValueError, match="^task: expected one with tokens"):
+        bigram_bits(without)
+    with pytest.raises(ValueError, match="^task: expected one with tokens"):
+        bigram_bits(replace(task, tokens=None))
+
+
+def test_heads_of_a_teacher_have_norm_up_to_four_where_nothing_is_said():
+    task = teacher(heads=60, sequences=2)
+    sizes = [np.linalg.norm(W, axis=(1, 2)) for W in SHAPE.split(task.teacher.atoms)]
+    assert max(s.max() for s in sizes) <= 4 and min(s.max() for s in sizes) > 3
+    for scale in (0.5, 9.0):
+        sizes = [
+            np.linalg.norm(W, axis=(1, 2))
+            for W in SHAPE.split(teacher(heads=60, sequences=2, scale=scale).teacher.atoms)
+        ]
+        assert max(s.max() for s in sizes) <= scale < 1.3 * min(s.max() for s in sizes)
+
+
+def test_a_tenth_of_the_text_at_its_end_is_held_out():
+    text = "a" * 90 + "b" * 10
+    task = text_task(sequences=89, tokens=1, held_out=9, rng=0, text=text)
+    assert {"".join(task.sequence(s)) for s in range(89)} == {"a"}
+    assert {"".join(task.held_out.sequence(s)) for s in range(9)} == {"b"}
+    for sizes, message in (
+        ({"sequences": 90, "held_out": 9}, "sequences: expected at most 89"),
+        ({"sequences": 89, "held_out": 10}, "held_out: expected at most 9"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            text_task(**sizes, tokens=1, rng=0, text=text)
+
+
+def test_windows_follow_each_other():
+    ids = np.arange(14)
+    found = _windows(ids, 4, 3, np.random.default_rng(0), "n")
+    np.testing.assert_array_equal(found, [[0, 1, 2, 3, 4], [4, 5, 6, 7, 8], [8, 9, 10, 11, 12]])
+    with pytest.raises(ValueError, match="^n: expected at most 3, the windows of 4 characters in"):
+        _windows(ids, 4, 4, np.random.default_rng(0), "n")
+    assert len(_windows(np.arange(13), 4, 3, np.random.default_rng(0), "n")) == 3
+    with pytest.raises(ValueError, match="^n: expected at most 2"):
+        _windows(np.arange(12), 4, 3, np.random.default_rng(0), "n")
+
+
+@pytest.mark.parametrize("V", [2, 5])
+def test_no_word_is_the_last_of_the_words(V):
+    assert words(V).shape == (V + 1, V - 1) and not words(V)[-1].any()

@@ -558,3 +558,155 @@ def test_plans_are_values_that_cannot_be_changed():
     assert isinstance(plan, Plan)
     with pytest.raises(AttributeError):
         plan.cost = 0.0
+
+
+# ---------------------------------------------------------------------------------------------
+# ends of what is allowed, counts, and what is used where nothing is said
+
+
+def test_weights_of_coupled_atoms_may_differ_by_rounding():
+    def moved(by):
+        return Measure([[3.0], [4.0]], [0.5 + by, 0.5 - by])
+
+    assert coupled_distance(Measure([[0.0], [0.0]]), moved(0.9e-12)) == pytest.approx(
+        math.sqrt(12.5), rel=1e-11
+    )
+    refused(lambda: coupled_distance(MU, moved(1.5e-12)), "nu", ValueError)
+
+
+def test_an_assignment_needs_one_matrix_and_the_simplex_four():
+    mu, nu = cloud(40, 5, uniform=True), cloud(41, 5, uniform=True)
+    for p in (1, 2):
+        assert wasserstein(mu, nu, p, memory=8 * 25) == wasserstein(mu, nu, p)
+        refused(lambda p=p: wasserstein(mu, nu, p, memory=8 * 25 - 1), "memory", ValueError)
+    mu, nu = cloud(40, 5), cloud(41, 3)
+    assert dual_witness(mu, nu, memory=32 * 15).value > 0
+    refused(lambda: dual_witness(mu, nu, memory=32 * 15 - 1), "memory", ValueError)
+
+
+def test_two_gibibytes_are_allowed_where_nothing_is_said(monkeypatch):
+    asked, matrix = [], solvers.cost_matrix
+
+    def spy(x, y, p, memory, solver):
+        asked.append((p, memory, solver))
+        return matrix(x, y, p, memory, solver)
+
+    monkeypatch.setattr(solvers, "cost_matrix", spy)
+    mu, nu = cloud(40, 4), cloud(41, 3)
+    plan, distance = optimal_plan(mu, nu), wasserstein(mu, nu)
+    assert plan.cost == distance == optimal_plan(mu, nu, 2).cost
+    dual_witness(mu, nu)
+    assert asked == [(2, 2**31, "simplex")] * 3 + [(1, 2**31, "simplex")]
+
+
+@pytest.mark.parametrize("block", [1, 19, 20, 60, 10**6])
+def test_lines_are_projected_on_in_blocks_that_fit(monkeypatch, block):
+    """Six atoms and four: sixty numbers hold six lines; one line at least is taken."""
+    asked = []
+
+    class Watched:
+        def normal(self, size):
+            asked.append(size)
+            return np.random.default_rng(len(asked)).normal(size=size)
+
+    monkeypatch.setattr(estimates.validate, "generator", lambda rng: Watched())
+    monkeypatch.setattr(estimates, "BLOCK", block)
+    sliced_w2(cloud(42, 6, 2), cloud(43, 4, 2), 0)  # a hundred lines
+    lines = max(1, block // 10)
+    sizes = [min(lines, 100 - k) for k in range(0, 100, lines)]
+    assert asked == [(n, 2) for n in sizes]
+
+
+def test_sliced_distance_from_its_lines(monkeypatch):
+    lengths = iter([3.0, 4.0, 0.0, 0.0, 5.0])
+    monkeypatch.setattr(estimates, "mean_length", lambda *_: next(lengths))
+    two = sliced_w2(MU, NU, 0, 2)  # clouds of size up to 3: lengths are in quarters
+    assert two.distance == pytest.approx(4 * math.sqrt(12.5), rel=1e-14)
+    spread = math.sqrt(((9 - 12.5) ** 2 + (16 - 12.5) ** 2) / 1)
+    assert two.error == pytest.approx(4 * spread / math.sqrt(2) / (2 * math.sqrt(12.5)), rel=1e-13)
+    none = sliced_w2(MU, NU, 0, 2)
+    assert (none.distance, none.error) == (0.0, 0.0)
+    one = sliced_w2(MU, NU, 0, 1)
+    assert one.distance == 20.0 and one.error == math.inf
+
+
+def test_steps_have_widths_from_a_half_to_two():
+    steps = random_functions(3, 1, 240)[2::3]
+    widths = np.array([np.abs(f([[1e12], [-1e12]])).max() for f in steps])
+    # all in the interval, and some in each quarter of it
+    assert widths.min() >= 0.5 and widths.max() <= 2
+    assert (np.histogram(widths, 4, (0.5, 2))[0] > 0).all()
+
+
+def test_a_step_is_at_the_origin_and_of_width_one_where_nothing_is_said():
+    x = np.array([[0.3, 1.0], [-2.0, 0.5]])
+    np.testing.assert_allclose(saturated([0.0, 3.0])(x), np.tanh(x[:, 1]), rtol=1e-15)
+    f = saturated([0.0, -3.0], 0.25, 2.0, "mine")
+    level = np.tanh((-x[:, 1] - 0.25) / 2)
+    np.testing.assert_allclose(f(x), 2 * level, rtol=1e-15)
+    np.testing.assert_allclose(f.gradient(x), np.outer(1 - level**2, [0, -1]), atol=1e-16)
+    assert f.name == "mine" and saturated([1.0]).name == "saturated"
+    assert [direction([1.0]).name, distance_to([1.0]).name] == ["direction", "distance"]
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-160, 1.0, 1e160, 1e300])
+def test_directions_of_any_size(size):
+    f = direction([3 * size, -4 * size])
+    np.testing.assert_allclose(f([[5.0, 0.0], [0.0, 5.0]]), [3, -4], rtol=1e-14)
+    np.testing.assert_allclose(f.gradient([[1.0, 1.0]] * 3), [[0.6, -0.8]] * 3, rtol=1e-14)
+
+
+def test_plans_between_few_and_many_atoms():
+    """A point mass is coupled with all; p decides the cost."""
+    many = Measure([[0.0, 3.0], [4.0, 0.0], [0.0, 0.0]], [0.5, 0.25, 0.25])
+    point = Measure([[0.0, 0.0]])
+    for mu, nu in ((many, point), (point, many)):
+        assert wasserstein(mu, nu, 1) == pytest.approx(2.5, rel=1e-15)
+        assert wasserstein(mu, nu) == pytest.approx(math.sqrt(0.5 * 9 + 0.25 * 16), rel=1e-15)
+        plan = optimal_plan(mu, nu)
+        assert sorted(plan.source + plan.target) == [0, 1, 2]
+        np.testing.assert_array_equal(plan.mass, [0.5, 0.25, 0.25])
+
+
+def test_ends_of_the_geodesic_and_of_the_marginals():
+    plan = optimal_plan(PLANE, RIGHT)
+    for s, atoms in ((0, PLANE.atoms), (1, RIGHT.atoms), (0.25, PLANE.atoms + 0.25)):
+        state = displacement(PLANE, RIGHT, s, plan)
+        order = np.argsort(plan.source)
+        np.testing.assert_allclose(state.atoms[order], atoms, rtol=1e-13, atol=1e-13)
+    other = Measure(PLANE.atoms, np.roll(PLANE.weights, 1))
+    refused(lambda: displacement(other, RIGHT, 0.5, plan), "plan", ValueError)
+    refused(lambda: displacement(PLANE, other, 0.5, plan), "plan", ValueError)
+
+
+def test_witness_of_one_point_and_many():
+    f = dual_witness(Measure([[1.0, 0.0], [0.0, 2.0]], [0.25, 0.75]), Measure([[0.0, 0.0]]))
+    assert f.distance == pytest.approx(1.75, rel=1e-14) == f.value
+    np.testing.assert_allclose(f([[3.0, 4.0]]) - f([[0.0, 0.0]]), [5.0], rtol=1e-14)
+    same = dual_witness(Measure([[2.0, 2.0]] * 2), Measure([[2.0, 2.0]] * 3))
+    assert same.value == same.distance == 0
+
+
+def test_warnings_of_the_simplex_are_not_shown(recwarn, monkeypatch):
+    monkeypatch.setattr(solvers, "MAX_PIVOTS", 1)
+    with pytest.raises(RuntimeError, match="not solved"):
+        wasserstein(cloud(36, 20), cloud(37, 20))
+    assert not recwarn.list
+
+
+def test_a_product_keeps_every_pair_and_needs_no_matrix():
+    """Elsewhere mass of the size of rounding is dropped; here all of it is exact."""
+    many = Measure([[0.0, 3.0], [4.0, 0.0], [1.0, 1.0]], [0.5, 0.5, 1e-17])
+    point = Measure([[0.0, 0.0]])
+    for mu, nu in ((many, point), (point, many)):
+        plan = optimal_plan(mu, nu, memory=1)
+        np.testing.assert_array_equal(plan.mass, [0.5, 0.5, 1e-17])
+    line = optimal_plan(Measure([[0.0], [1.0], [2.0]], [0.5, 0.5, 1e-17]), MU)
+    assert len(line.mass) == 2
+
+
+def test_a_plan_that_is_given_does_not_excuse_other_measures():
+    plan = optimal_plan(MU, NU)
+    refused(lambda: displacement(MU, Measure([[1j], [0.0]]), 0.5, plan), "nu", TypeError)
+    refused(lambda: displacement(MU, Measure([[0.0, 1.0]] * 2), 0.5, plan), "nu", ValueError)
+    refused(lambda: displacement(MU.atoms, NU, 0.5, plan), "mu", TypeError)

@@ -38,8 +38,11 @@ CONTEMPORARY = ("pyparsing<3.3",)
 #: What numbers depend on, and what tests depend on beside.
 NUMBERS = ("mfbook/**/*.py", "tools/reproduce.py")
 UNITS = ("tests/**/*.py", "tools/*.py", "conftest.py")
-#: Units and doctests, without what needs a built book.
+#: Units and doctests, without those of other tools and of the repository.
 TESTS = ["-m", "not slow and not browser", "tests", "mfbook"]
+TESTS += [f"--ignore=tests/{name}.py" for name in (
+    "test_mutants", "test_packaging", "test_static", "test_upkeep", "typed_use",
+)]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from docutils import nodes
@@ -13,14 +14,13 @@ from reading import table
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-TESTS = Path(__file__).resolve().parent.parent.parent / "tests"
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.mutate import survivors  # noqa: E402
+
+TESTS = ROOT / "tests"
 MUTANTS, SURVIVORS = TESTS / "mutants.json", TESTS / "survivors.txt"
-
-
-def survivors() -> list[tuple[str, str, str]]:
-    """(function, change, reason) of each line of the list kept by hand; * stands for any change."""
-    lines = [line for line in SURVIVORS.read_text().splitlines() if line and line[0] != "#"]
-    return [tuple(part.strip() for part in line.split(" | ")) for line in lines]
 
 
 class FoundMutants(SphinxDirective):
@@ -68,7 +68,7 @@ class Survivors(SphinxDirective):
                 [nodes.literal(text=change)] if change != "*" else [nodes.Text("those left")],
                 [nodes.Text(reason)],
             ]
-            for function, change, reason in survivors()
+            for function, change, reason in survivors(SURVIVORS.read_text())
         ]
         return [table(["mf-survivors"], self.COLUMNS, rows)]
 

@@ -222,13 +222,12 @@ def _face_maxima(c, weights, basis, through):
     out: tuple[list, ...] = ([], [], [], [])
     if k == 1:
         # a ray and its opposite: two faces with one point each
-        faces = np.sign(np.array([1.0, -1.0])[:, None] * t[:, 0]).astype(np.int8)
         inner = np.array([[1.0], [-1.0]])
+        faces = np.sign(inner * t[:, 0]).astype(np.int8)
     else:
         faces, inner = cells(t)
     values, vectors = np.linalg.eigh(forms(np.where(faces > 0, *weights[:, ~through]), t))
     multiple = (values[:, -1:] - values <= TIE).sum(axis=1)
-    multiple[k == 1] = 1
 
     def keep(cell, x, value, span):
         signs = np.zeros(len(c), np.int8)
@@ -312,8 +311,7 @@ def _scaled(table, factor):
 def _count_faces(L, d):
     """Number of faces of L hyperplanes in general position in R^d: never fewer than there are."""
     return sum(
-        comb(L, s) * 2 * sum(comb(max(L - s - 1, 0), i) for i in range(d - s))
-        for s in range(min(L, d - 1) + 1)
+        comb(L, s) * 2 * sum(comb(max(L - s - 1, 0), i) for i in range(d - s)) for s in range(d)
     )
 
 

@@ -175,8 +175,8 @@ def funk_hecke(beta: float, d: int, k: ArrayLike, *, log: bool = False) -> np.nd
         relative = _log_ratios(beta, d, K)
         share = relative + _log_multiplicity(d, K)
         largest = share.max()
-        # past the largest share and negligible: so is all that follows
-        if share[-1] <= largest + NEGLIGIBLE and share[-1] < share[-2]:
+        # the shares are log-concave: where one is negligible so is all that follows
+        if share[-1] <= largest + NEGLIGIBLE:
             break
         K *= 2
     total = largest + math.log(np.exp(share - largest).sum())

@@ -33,7 +33,7 @@ from .search import CircleVariation, least_on_circle, local_minima, unit_vectors
 
 __all__ = ["CircleMinimum", "minimise_on_circle"]
 
-#: Weights below this are dropped.
+#: Weights up to this are dropped.
 NEGLIGIBLE = 1e-13
 #: Most work in Newton steps, each counted as 1e5 plus the cube of the number of atoms: seconds.
 EFFORT = 4e8
@@ -122,16 +122,16 @@ def minimise_on_circle(
         nodes = parts.grid(64 + int(16 / parts.spacing))
         minima, values = local_minima(f, nodes)
         mean = float(w @ f(theta)[0])
+        twice = mean + float(w @ parts.potential(x, _turned(x))[0])
         found = mean - values.min()
         # finite only for small ones, so that the order below is that of what was found
         gap = _gap(f, mean) if found <= tolerance else np.inf
         evaluations += f.evaluations
         if best is None or (gap, found) < best[:2]:
-            best, stalled = (gap, found, theta, w, mean), 0
+            best, stalled = (gap, found, theta, w, mean, twice), 0
         else:
             stalled += 1
         # the gap is not monotone; E is, and while it falls there is progress
-        twice = mean + float(w @ parts.potential(x, _turned(x))[0])
         if twice < lowest - 2e-14 * parts.scale:
             lowest, stalled = twice, 0
         if gap <= tolerance or stalled >= 4 or round_ == maxiter or parts.work > EFFORT:
@@ -145,18 +145,21 @@ def minimise_on_circle(
             theta, w = denser
         else:
             theta, w = _polish(parts, *_correct(parts, theta, w, minima[values < mean]))
-    gap, found, theta, w, mean = best
+    gap, found, theta, w, mean, twice = best
     if not np.isfinite(gap):
         f = parts.at(unit_vectors(theta), w)
         gap = _gap(f, mean)
         evaluations += f.evaluations
     order = np.argsort(np.mod(theta, 2 * np.pi))
     theta, w = theta[order], w[order]
-    x = unit_vectors(theta)
-    half_v = w @ parts.potential(x, _turned(x))[0]
-    value = (mean + half_v + parts.offset) / 2
     return CircleMinimum(
-        Measure(x, w), gap, float(value), mean + parts.offset, gap <= tolerance, round_, evaluations
+        Measure(unit_vectors(theta), w),
+        gap,
+        (twice + parts.offset) / 2,
+        mean + parts.offset,
+        gap <= tolerance,
+        round_,
+        evaluations,
     )
 
 
@@ -206,7 +209,7 @@ def _density(parts, tolerance):
         return None
     points = 1024
     fine = unit_vectors(2 * np.pi * np.arange(points) / points)
-    v = 2 * np.fft.rfft(parts.potential(fine, _turned(fine))[0])[:-1] / points
+    v = 2 * np.fft.rfft(parts.potential(fine, _turned(fine))[0]) / points
     tail = np.cumsum(np.abs(v)[::-1])[::-1]
     # rounding of the transform looks like a tail
     short = tail <= max(tolerance / 8, 1e-14 * parts.scale)
@@ -258,7 +261,7 @@ def _weighted(parts, theta, w):
     return theta[keep], w[keep] / w[keep].sum()
 
 
-def simplex_qp(G, c, w, *, maxiter: int | None = None):
+def simplex_qp(G, c, w, *, maxiter: int = 20_000):
     r"""Minimise :math:`\frac12w^\top Gw+c^\top w` over the probability simplex.
 
     Primal active-set method: solve for the free weights; go as far as weights stay positive; free
@@ -279,30 +282,27 @@ def simplex_qp(G, c, w, *, maxiter: int | None = None):
     free = w > 0
     scale = np.abs(c).max() + np.abs(G).max()
     twice = np.inf
-    for _ in range(maxiter or 20 * len(c) + 100):
+    for _ in range(maxiter):
         target = _equality(G, c, free)
-        # walk to the target, dropping what reaches zero
-        for _ in range(len(c)):  # pragma: no branch: the last free atom is on its target
-            falling = free & (target < 0)
-            if not falling.any():
-                break
-            ratio = np.where(falling, w / np.where(falling, w - target, 1), np.inf)
+        # walk to the target, dropping what reaches zero; the last free atom is on its target
+        while (falling := free & (target < 0)).any():
+            ratio = np.full(len(c), np.inf)
+            np.divide(w, w - target, out=ratio, where=falling)
             step = ratio.min()
             w = w + step * (target - w)
-            free &= ~(ratio <= step * (1 + 1e-12))
-            w[~free] = 0
+            free &= ratio > step
             target = _equality(G, c, free)
         w = target
         slope = G @ w + c
         reduced = slope - w @ slope
-        reduced[free] = 0
+        reduced[free] = np.inf
         i = int(reduced.argmin())
         last, twice = twice, w @ (slope + c)
         # nearly equal atoms make G singular: then rounding alone keeps the method busy
         if reduced[i] >= -1e-15 * scale or twice >= last - 2e-17 * scale:
             break
         free[i] = True
-    return np.maximum(w, 0) / np.maximum(w, 0).sum()
+    return w / w.sum()
 
 
 def _equality(G, c, free):
@@ -381,8 +381,8 @@ def _denser(parts, theta, w, new):
     positions, masses, changed = [], [], False
     for t, m in zip(np.split(theta, breaks), np.split(w, breaks), strict=True):
         n = len(t)
-        # a minimum close to an atom asks for a split or a move of that atom, not for a new one;
-        # beyond the ends the share is zero
+        # a minimum close to an atom (by at most a quarter of the way to the next one) asks for a
+        # split or a move of that atom, not for a new one; beyond the ends the share is zero
         share = np.interp(new, t, np.arange(n)) % 1
         if n > 2 and np.any(np.abs(share - 0.5) < 0.25):
             more = n + max(1, n // 40)
@@ -421,7 +421,7 @@ def _newton(parts, theta, w, *, maxiter: int = 40):
         vectors = basis @ vectors
         curvature, along = np.abs(eigenvalues), vectors.T @ slope
         for _ in range(12):
-            part = along / np.maximum(curvature, max(floor, 1e-15) * curvature.max())
+            part = along / np.maximum(curvature, floor * curvature.max())
             trial, whole = _step(parts, theta, w, -(vectors @ part))
             outcome = _derivatives(parts, *trial)
             if outcome[0] <= value + 1e-16 * parts.scale:
@@ -453,7 +453,8 @@ def _basis(w):
 def _step(parts, theta, w, step):
     """Move by at most half a length of the kernel and not past a weight of zero."""
     n = len(w)
-    t = min(1.0, parts.spacing / 2 / max(np.abs(step[:n]).max(), 1e-300))
+    most = parts.spacing / 2
+    t = most / max(np.abs(step[:n]).max(), most)
     falling = w + t * step[n:] <= 0
     if falling.any():
         t = float((-w[falling] / step[n:][falling]).min())

@@ -203,8 +203,6 @@ class Units:
     @property
     def third(self) -> float:
         """Bound on third derivatives away from kinks; infinite where none is known."""
-        if len(self.omega) == 0:
-            return 0.0
         return float(np.abs(self.omega) @ (self.kappa + 2 * self.slope + self.centre))
 
     @cached_property
