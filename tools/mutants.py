@@ -124,9 +124,9 @@ class Runner:
         print("which test executes which line: a few minutes", flush=True)
         # a file of tests stays in one process, for its fixtures
         files = sorted({item.path for item in self.items})
-        parts, pids = [], []
-        for w in range(self.workers):
-            mine = set(files[w :: self.workers])
+        parts, pids, shares = [], [], min(self.workers, len(files))
+        for w in range(shares):
+            mine = set(files[w::shares])
             parts.append(FOLDER / f"lines-{w}.pickle")
             pids.append(self._fork(lambda w=w, m=mine: self._measure(m, parts[w])))
         if any([os.waitpid(pid, 0)[1] for pid in pids]):
@@ -171,7 +171,10 @@ class Runner:
 
     def _run(self, i, after):
         item, following = self.items[i], None if after is None else self.items[after]
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        try:
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        except KeyboardInterrupt:  # let through by the test
+            self.failed = True
 
     def _tests(self, mutant, killers) -> list[int]:
         """Tests that execute the changed line: recent killers, then one of each kind in turn."""
