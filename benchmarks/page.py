@@ -352,7 +352,8 @@ def summary(results: Results) -> str:
         title, row = results[f"scale/{what}"]["title"], results.rows(what)[-1]
         rows.append(
             {
-                "what": f"heads ({title})" if what == "heads" else name + nice(title),
+                # the sizes of the task stand with the table of heads
+                "what": f"heads, {title.split(', ')[-1]}" if letter == "M" else name + nice(title),
                 "largest": f"{row['size']:,}",
                 "one evaluation": duration(time_of(row)),
                 "memory": size(row["peak"]),

@@ -81,7 +81,7 @@ def mutants(source: str, module: str) -> list[Mutant]:
 
 
 def survivors(text: str) -> list[tuple[str, str, str]]:
-    """(function, change, reason) of each line of ``tests/survivors.txt``; * is any change."""
+    """(function, change, reason) of each line of ``tests/survivors.txt``."""
     lines = [line for line in text.splitlines() if line and line[0] != "#"]
     return [tuple(part.strip() for part in line.split(" | ")) for line in lines]
 

@@ -65,7 +65,7 @@ class Survivors(SphinxDirective):
         rows = [
             [
                 [nodes.literal(text=function.removeprefix("mfbook."))],
-                [nodes.literal(text=change)] if change != "*" else [nodes.Text("those left")],
+                [nodes.literal(text=change)],
                 [nodes.Text(reason)],
             ]
             for function, change, reason in survivors(SURVIVORS.read_text())
