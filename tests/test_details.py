@@ -345,3 +345,59 @@ def test_sliced_distance_is_symmetric_for_unequal_weights():
     nu = Measure(rng.normal(size=(9, 2)) + 1, rng.dirichlet(np.ones(9)))
     ab, ba = sliced_w2(mu, nu, 3), sliced_w2(nu, mu, 3)
     assert ab.distance == pytest.approx(ba.distance, rel=1e-12)
+
+
+def test_norms_of_heads_with_sequences_of_their_own():
+    shape, rng = HeadShape(2, 1, 1), np.random.default_rng(3)
+    theta, W_U = rng.normal(size=(3, shape.size)), rng.normal(size=(2, 4))
+    X = rng.normal(size=(3, 5, 2))
+    together = derivatives.derivative_norms(theta, X, W_U, shape)
+    for i in range(3):
+        alone = derivatives.derivative_norms(theta[i : i + 1], X[i], W_U, shape)
+        for name in ("value", "first", "second", "share"):
+            found, expected = getattr(together, name)[i], getattr(alone, name)[0]
+            assert found == pytest.approx(expected, rel=1e-6), name
+
+
+@pytest.mark.parametrize("sizes", [(2, 2, 1), (3, 1, 2), (2, 1, 3)])
+def test_share_of_the_scores_is_that_of_the_direction_that_bends_most(sizes):
+    shape, rng = HeadShape(*sizes), np.random.default_rng(1)
+    D, d = shape.size, shape.d
+    theta, W_U = rng.normal(size=(1, D)), rng.normal(size=(d, 3))
+    X = rng.normal(size=(4, d))
+    # the form of second derivatives, by polarisation along all pairs of axes
+    unit = np.eye(D)
+
+    def along(h):
+        heads = np.repeat(theta, len(h), axis=0)
+        return directional_derivatives(heads, h, X, W_U, shape)[2]
+
+    form = np.empty((D, D, 3))
+    for i in range(D):
+        form[i] = (along(unit[i] + unit) - along(unit[i] - unit)) / 4
+    best, share = 0.0, None
+    for _ in range(60):  # ascent from many directions of the logits
+        e = rng.normal(size=3)
+        for _ in range(60):
+            values, vectors = np.linalg.eigh(form @ e)
+            h = vectors[:, np.abs(values).argmax()]
+            e = np.einsum("ijv,i,j->v", form, h, h)
+            e, size = e / np.linalg.norm(e), np.linalg.norm(e)
+        if size > best:
+            best, share = size, (h[: 2 * d * shape.k] ** 2).sum()
+    norms = derivatives.derivative_norms(theta, X, W_U, shape)
+    assert norms.second[0] == pytest.approx(best, rel=1e-6)
+    assert norms.share[0] == pytest.approx(share, abs=1e-3)
+
+
+def test_derivatives_name_a_shape_that_is_none():
+    with pytest.raises(TypeError, match="^shape: expected a HeadShape, got str"):
+        derivatives.derivative_norms(np.zeros((1, 8)), np.ones((3, 2)), np.eye(2), "shape")
+    with pytest.raises(TypeError, match="^shape: expected a HeadShape, got str"):
+        largest_derivative(1, "shape", 1.0, 0)
+
+
+@pytest.mark.parametrize("events", [[3], [lambda t, mu: 1.0, 3], iter([lambda t, mu: 1.0]), "abc"])
+def test_events_that_are_none(events):
+    with pytest.raises(TypeError, match="^events: expected a sequence of callables"):
+        gradient_flow(Square(), Measure([[1.0]]), [0, 1], events=events)
