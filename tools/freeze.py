@@ -14,7 +14,7 @@ HEADER = """\
 # To renew: make constraints, then make run and make test."""
 
 # A new environment may bring its own, and which one it is does not matter.
-UNPINNED = {"setuptools", "wheel"}
+UNPINNED = {"wheel"}
 
 
 def closure(name: str, extras: set[str], found: dict[tuple, str]) -> dict[tuple, str]:

@@ -178,12 +178,12 @@ class Runner:
 
     def _tests(self, mutant, killers) -> list[int]:
         """Tests that execute the changed line: recent killers, then one of each kind in turn."""
+        if self.known is not None:
+            return [self.names.index(name) for name in self.known[mutant.key]]
         by_line = self.lines.get(mutant.module, {})
         first, last = mutant.lines
         if not mutant.function:  # a constant of the module, read by any of its functions
             first, last = 0, 10**9
-        if self.known is not None:
-            return [self.names.index(name) for name in self.known[mutant.key]]
         covering = {test for n, tests in by_line.items() if first <= n <= last for test in tests}
         kinds = defaultdict(list)
         for test in sorted(covering, key=self.seconds.__getitem__):
@@ -214,7 +214,8 @@ class Runner:
                 # no handler: a loop in compiled code is ended too
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
                 expected = 1.0 if self.known is not None else self.seconds[test]
-                signal.setitimer(signal.ITIMER_REAL, 5 + 20 * expected)
+                # fixtures that several tests share are not in what was measured
+                signal.setitimer(signal.ITIMER_REAL, 60 + 20 * expected)
                 os.write(write, f"{test} ".encode())
                 self._run(test, after)
                 if self.failed:
