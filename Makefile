@@ -30,10 +30,12 @@ help:  ## Show this list
 	@$(PIP) --editable '.[book]'
 	@touch $@
 
-.venv/.test: .venv/.book
-	@echo "installing what running and testing need into .venv"
+# This one does both at once: asking twice takes longer than asking for everything.
+.venv/.test: pyproject.toml constraints.txt
+	@echo "installing what the book, running and testing need into .venv"
+	@test -x $(PY) || $(PYTHON) -m venv .venv
 	@$(PIP) --editable '.[book,run,test]'
-	@touch $@
+	@touch .venv/.book $@
 
 # From a clean folder, because an incremental build hides warnings; and only if something changed.
 # Subfolders are listed too: a file that was removed changes its folder. A commit is a change: pages name it.

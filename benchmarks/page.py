@@ -257,7 +257,7 @@ def markdown(rows: list[dict], caption: str, name: str, words: int = 1) -> str:
     rule = ["---"] * words + ["---:"] * (len(header) - words)
     lines = [header, rule, *(list(row.values()) for row in rows)]
     body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return f"```{{table}} {caption}\n:name: {name}\n\n{body}\n```"
+    return f"```{{table}} {caption}\n:name: {name}\n:class: mf-compact\n\n{body}\n```"
 
 
 def picture(name: str, alt: str, caption: str) -> str:

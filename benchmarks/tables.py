@@ -112,8 +112,10 @@ def growth_rows(result: dict, letter: str) -> list[dict]:
             "memory": size(row["peak"]),
             "bytes each": f"{row['peak'] / row['size']:,.0f}",
         }
-        line["GFLOP/s"] = digits(row["work"]["flops"] / time / GIGA)
-        if any("peers" in other for other in result["rows"]):
+        # Beside other code the rate would make the table too wide; another table has it.
+        if not any("peers" in other for other in result["rows"]):
+            line["GFLOP/s"] = digits(row["work"]["flops"] / time / GIGA)
+        else:
             for name in ("usual", "direct"):
                 peers = row.get("peers")
                 line[f"{name} / mfbook"] = digits(np.median(peers[name]) / time) if peers else ""

@@ -686,7 +686,8 @@ def test_interruption_is_not_a_result(method, monkeypatch):
         settle(F, mu, method=method)
 
 
-def test_progress_on_demand(capsys):
+def test_progress_on_demand(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # a narrow bar is cut off
     F, mu = SphereEnergy(5.0), Measure(points(38, 25, 2))
     settle(F, mu, ascent=True)
     assert capsys.readouterr().err == ""

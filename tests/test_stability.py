@@ -589,7 +589,7 @@ def test_descent_of_the_quotient_ends_at_a_minimum():
     R, _, theta = small(0)
     bare = atomic_stability(R, Measure.dirac(theta)).deviations[0, 0]
     F = anchored(R, theta, 0.5 - bare)
-    few = {"parts": 2, "couplings": 8, "descents": 1, "maxiter": 300}
+    few = {"parts": 2, "couplings": 8, "descents": 1, "maxiter": 1000}
     report = strong_monotonicity(F, Measure.dirac(theta), 0, 0.3, **few)
     w, delta = report.worst.weights, report.worst.atoms - theta
 
@@ -599,7 +599,12 @@ def test_descent_of_the_quotient_ends_at_a_minimum():
         force = F.gradient(moved.atoms, moved)
         return w @ (force * delta).sum(axis=1) / (w @ (delta**2).sum(axis=1))
 
-    assert quotient(delta) == pytest.approx(report.constant, rel=1e-9)
+    assert quotient(delta) == pytest.approx(report.constant, rel=1e-9) and report.converged
+    few["maxiter"] = 3
+    cut = strong_monotonicity(F, Measure.dirac(theta), 0, 0.3, **few)
+    assert not cut.converged and cut.constant > report.constant
+    without = strong_monotonicity(F, Measure.dirac(theta), 0, 0.3, **few | {"descents": 0})
+    assert not without.converged
     rng = np.random.default_rng(0)
     gains = []
     for _ in range(40):

@@ -117,10 +117,10 @@ def test_numbers_of_samples_by_default(monkeypatch):
     report = strong_monotonicity(Energy(A, B), Measure(np.eye(2)), 0, 1.0)
     assert len(report.quotients) == 64 and report.parent.tolist() == [0] * 4 + [1] * 4
     # six for the lone particle; three of the sample, the lowest direction, the lone one
-    assert [s.options for s in searches] == [{"maxiter": 100}] * 11
+    assert [s.options for s in searches] == [{**monotone.DESCENT, "maxiter": 500}] * 11
     same = strong_monotonicity(
         Energy(A, B), Measure(np.eye(2)), 0, 1.0,
-        near="W2", parts=4, couplings=64, descents=3, maxiter=100,
+        near="W2", parts=4, couplings=64, descents=3, maxiter=500,
     )  # fmt: skip
     np.testing.assert_array_equal(same.quotients, report.quotients)
     assert same.constant == report.constant

@@ -56,21 +56,32 @@ class MistakesByHand(SphinxDirective):
 
 
 class Survivors(SphinxDirective):
-    """The changes that no unit test notices, each with its reason."""
-
-    COLUMNS = (("function", 34), ("change", 30), ("why no test notices it", 36))
+    """The changes that no unit test notices, each with its reason, by module."""
 
     def run(self) -> list[nodes.Node]:
         self.env.note_dependency(str(SURVIVORS))
-        rows = [
-            [
-                [nodes.literal(text=function.removeprefix("mfbook."))],
-                [nodes.literal(text=change)],
-                [nodes.Text(reason)],
-            ]
-            for function, change, reason in survivors(SURVIVORS.read_text())
-        ]
-        return [table(["mf-survivors"], self.COLUMNS, rows)]
+        modules: dict[str, dict[tuple[str, str], list[str]]] = {}
+        for place, change, reason in survivors(SURVIVORS.read_text()):
+            module, function = place.split(":")
+            modules.setdefault(module, {}).setdefault((change, reason), []).append(function)
+        result: list[nodes.Node] = []
+        for module, changes in modules.items():
+            title = nodes.rubric(classes=["mf-survivors"])
+            title += nodes.literal(text=module)
+            result += [title, self.items(changes)]
+        return result
+
+    @staticmethod
+    def items(changes: dict[tuple[str, str], list[str]]) -> nodes.bullet_list:
+        result = nodes.bullet_list()
+        for (change, reason), functions in changes.items():
+            text = nodes.paragraph()
+            for i, function in enumerate(functions):
+                text += nodes.Text(", " if i else "")
+                text += nodes.literal(text=function) if function else nodes.Text("at its top")
+            text += nodes.Text(f": {change} ({reason})")
+            result += nodes.list_item("", text)
+        return result
 
 
 def setup(app: Sphinx) -> dict:

@@ -142,7 +142,7 @@ class Rosenbrock(OdeSolver):
         moved = self.fun(self.t, self.y + small * self.f)
         bend = self._size(moved - self.f, self.y) / small if small else 0.0
         largest = max(slope, bend)
-        step = (0.01 / largest) ** (1 / 3) if largest > 1e-15 else max(1e-6, 1e-3 * small)
+        step = (0.01 / largest) ** (1 / 3) if largest > 1e-15 else 1e-6
         return min(100 * small, step, length, self.max_step)
 
     def _step_impl(self):

@@ -44,7 +44,7 @@ def fourier(beta: float) -> np.ndarray:
     c = ive(k, beta) * np.where(k == 0, 1.0, 2.0)
     # potentials need c_k, forces k c_k / beta
     small = c * np.maximum(1, k / beta) < 1e-17
-    c = c[: max(int(np.argmax(small)), 2) if small.any() else len(c)]
+    c = c[: int(np.argmax(small)) if small.any() else len(c)]
     c.flags.writeable = False
     return c
 

@@ -278,7 +278,6 @@ def simplex_qp(G, c, w, *, maxiter: int = 20_000):
     -------
     array, shape (n,)
     """
-    w = w.copy()
     free = w > 0
     scale = np.abs(c).max() + np.abs(G).max()
     twice = np.inf

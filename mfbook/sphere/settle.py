@@ -195,7 +195,9 @@ def settle(
     step, horizon = validate.positive(step, "step"), validate.positive(horizon, "horizon")
     limit = int(round(horizon / step)) if horizon / step < 2**53 else 0
     if limit < 1:
-        raise ValueError(f"horizon: expected 1 to 2^53 steps of {step}, got {horizon}")
+        raise ValueError(
+            f"horizon: expected 1 or more steps of {step} and below 2^53, got {horizon}"
+        )
     limit = limit if most is None else min(limit, validate.count(most, "most"))
     if threshold is None:
         threshold = default_threshold(F.beta, mu.dim)

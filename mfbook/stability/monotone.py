@@ -31,6 +31,9 @@ __all__ = ["CurvatureMargin", "Monotonicity", "curvature_margin", "strong_monoto
 NEAREST = 1e-3
 #: Share of its atom's mass that a lone particle has in the search.
 LITTLE = 1e-6
+#: Descents of quotients go on until rounding ends them. Near the edge of a ball, or with particles
+#: of little weight, they are badly conditioned, and looser limits end far above a minimum.
+DESCENT = {"ftol": 1e-15, "gtol": 1e-9, "maxls": 50, "maxcor": 30}
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +51,8 @@ class Monotonicity:
     worst : Measure
         The measure at which ``constant`` was found; atom i belongs to atom ``parent[i]``.
     parent : array of int, shape (n,)
+    converged : bool
+        Whether ``constant`` is where a descent came to rest. If not, a lower quotient is near.
     """
 
     constant: float
@@ -55,6 +60,7 @@ class Monotonicity:
     distances: np.ndarray
     worst: Measure
     parent: np.ndarray
+    converged: bool
 
 
 def strong_monotonicity(
@@ -67,16 +73,17 @@ def strong_monotonicity(
     parts: int = 4,
     couplings: int = 64,
     descents: int = 3,
-    maxiter: int = 100,
+    maxiter: int = 500,
 ) -> Monotonicity:
     r"""Least quotient of (45) over couplings of measures near ``mu`` with ``mu`` itself.
 
     Every atom is split into ``parts`` particles with random weights and displacements, at
     distances between ``radius / 1000`` and ``radius``. From the lowest quotients, from the lowest
     direction of the linearised flow at the least distance, and from one particle that has a
-    millionth of its atom's mass, gradient descent goes on within these distances. Parts stay
-    coupled to the atom that they come from. For a point mass these are all couplings; for several
-    atoms the constant is one *at fixed weights* (with every coupling there is none that is
+    millionth of its atom's mass, gradient descent goes on within these distances. There are many
+    minima, and another version of SciPy may end at another one; each bounds the constant from above.
+    Parts stay coupled to the atom that they come from. For a point mass these are all couplings; for
+    several atoms the constant is one *at fixed weights* (with every coupling there is none that is
     positive, Chapter 7).
 
     Parameters
@@ -158,6 +165,7 @@ def strong_monotonicity(
         if parts > 1:
             delta, w = _lone(F, mu, rng, radius, near, parts, descents, maxiter)
             tried.append((quotient(delta, w)[0], extent(delta, w), delta, w))
+    limits, converged = {**DESCENT, "maxiter": maxiter}, False
     least, _, *worst = min([ranked[0], *tried], key=lambda start: start[0])
     for _, _, delta, w in tried:
         if near == "W2":
@@ -171,14 +179,14 @@ def strong_monotonicity(
             return value, back((slope / root).reshape(1, -1))[0]
 
         q = ball.unchart((root * delta).reshape(1, -1))[0]
-        run = minimize(objective, q, jac=True, method="L-BFGS-B", options={"maxiter": maxiter})
+        run = minimize(objective, q, jac=True, method="L-BFGS-B", options=limits)
         delta = ball.chart(run.x[None])[0].reshape(still.shape) / root
         # closer to the measure a quotient is mostly rounding
         if run.fun < least and extent(delta, w) >= radius * NEAREST:
-            least, worst = float(run.fun), [delta, w]
+            least, worst, converged = float(run.fun), [delta, w], run.status == 0
     return Monotonicity(
         least, np.array([s[0] for s in starts]), np.array([s[1] for s in starts]),
-        Measure(still + worst[0], worst[1]), parent,
+        Measure(still + worst[0], worst[1]), parent, converged,
     )  # fmt: skip
 
 
@@ -215,8 +223,9 @@ def _lone(F, mu, rng, radius, near, parts, descents, maxiter):
 
     directions = rng.normal(size=(2 * descents, mu.dim))
     directions *= 0.5 * reach / np.linalg.norm(directions, axis=1, keepdims=True)
+    limits = {**DESCENT, "maxiter": maxiter}
     runs = [
-        minimize(objective, q, jac=True, method="L-BFGS-B", options={"maxiter": maxiter})
+        minimize(objective, q, jac=True, method="L-BFGS-B", options=limits)
         for q in ball.unchart(directions)
     ]
     best = min(runs, key=lambda run: run.fun)
