@@ -39,7 +39,7 @@ def test_quotients_descend_along_their_gradient(monkeypatch, near):
     # four searches for the lone particle; then the two best couplings, the lowest direction, it
     assert len(searches) == 4 + 4
     for search in searches:
-        assert search.options == {"maxiter": 7}
+        assert search.options == {**monotone.DESCENT, "maxiter": 7}
         assert search.difference == pytest.approx(search.slope, rel=1e-3, abs=3e-3)
     best = np.sort(report.quotients)[:2]
     np.testing.assert_allclose([s.value for s in searches[4:6]], best, rtol=1e-6)

@@ -177,8 +177,6 @@ def figure_name(chapter: str, cell: dict) -> str:
     return settings["figure"]["name"] if "figure" in settings else f"frames-{chapter}-{cell['id']}"
 
 
-#: Scopes that run where they stand, unlike functions, which run when they are called.
-COMPREHENSIONS = ("listcomp", "setcomp", "dictcomp", "genexpr")
 #: Statements that surely assign their names.
 ASSIGNING = (ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
 
@@ -193,9 +191,23 @@ class _Names:
     later: set[str]
 
 
+class _Generators(ast.NodeTransformer):
+    """Comprehensions as generators, which have a scope of their own in every version of Python."""
+
+    def visit_ListComp(self, node):
+        self.generic_visit(node)
+        return ast.GeneratorExp(node.elt, node.generators)
+
+    visit_SetComp = visit_ListComp
+
+    def visit_DictComp(self, node):
+        self.generic_visit(node)
+        return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
+
+
 def _names(source: str) -> _Names:
     found = _Names(set(), set(), set(), set())
-    for statement in ast.parse(source).body:
+    for statement in _Generators().visit(ast.parse(source)).body:
         top = symtable.symtable(ast.unparse(statement), "cell", "exec")
         symbols = top.get_symbols()
         assigned = {s.get_name() for s in symbols
@@ -204,7 +216,8 @@ def _names(source: str) -> _Names:
         inner = [(table, False) for table in top.get_children()]
         while inner:
             table, deferred = inner.pop()
-            deferred = deferred or table.get_name() not in COMPREHENSIONS
+            # generators run where they stand, functions when they are called
+            deferred = deferred or table.get_name() != "genexpr"
             names = {s.get_name() for s in table.get_symbols() if s.is_global()}
             read |= names
             found.later.update(names if deferred else ())
