@@ -81,10 +81,10 @@ def strong_monotonicity(
     distances between ``radius / 1000`` and ``radius``. From the lowest quotients, from the lowest
     direction of the linearised flow at the least distance, and from one particle that has a
     millionth of its atom's mass, gradient descent goes on within these distances. There are many
-    minima, and another version of SciPy may end at another one; each bounds the constant from above.
-    Parts stay coupled to the atom that they come from. For a point mass these are all couplings; for
-    several atoms the constant is one *at fixed weights* (with every coupling there is none that is
-    positive, Chapter 7).
+    minima, and another version of SciPy may end at another one; each bounds the constant from
+    above. Parts stay coupled to the atom that they come from. For a point mass these are all
+    couplings; for several atoms the constant is one *at fixed weights* (with every coupling there
+    is none that is positive, Chapter 7).
 
     Parameters
     ----------
