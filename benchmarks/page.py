@@ -380,8 +380,9 @@ def goals_text(results: Results) -> str:
     count = f"{len(met)} of {len(met) + len(missed)} goals are met."
     if not missed:
         return count
+    # 3.98 is not 4: small ratios with three digits
     lines = [
-        f"- {name}; {nice(title)}: {digits(ratio)} for {goal:,g}"
+        f"- {name}; {nice(title)}: {f'{ratio:.2f}' if ratio < 10 else digits(ratio)} for {goal:,g}"
         for name, title, ratio, goal in missed
     ]
     return f"{count} Missed:\n\n" + "\n".join(lines)

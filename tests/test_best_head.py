@@ -164,6 +164,14 @@ def test_the_search_descends_along_its_gradient_and_reports_what_it_did(searched
     )
 
 
+def test_effort_by_default(searched):
+    R = hard(1)
+    least = R.at(Measure(np.zeros((1, R.shape.size)))).minimise(0)
+    assert [options["maxiter"] for *_, options, _ in searched] == [200] * 6
+    # uniform attention, the head of the measure, 192 draws
+    assert least.evaluations == 194 + sum(run.nfev for *_, run in searched)
+
+
 def test_the_search_says_when_it_was_cut_short(searched):
     R = hard(1)
     least = R.at(Measure(np.zeros((1, R.shape.size)))).minimise(0, starts=3, pool=9, maxiter=1)

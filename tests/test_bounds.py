@@ -180,6 +180,8 @@ def test_counts_are_repeated_tokens():
     long = directional_derivatives(theta, h, np.repeat(X, counts, axis=0), *args)
     np.testing.assert_allclose(short, long, rtol=1e-12)
     each = directional_derivatives(theta, h, np.stack([X] * 3), *args, counts=[counts] * 3)
+    shared = directional_derivatives(theta, h, np.stack([X] * 3), *args, counts=counts)
+    np.testing.assert_array_equal(shared, each)
     np.testing.assert_allclose(each, short, rtol=1e-12)
 
 

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from reference import Program, heads, make, relative
 
 from mfbook import ensemble
+from mfbook._side_by_side import Pairs, Positions
 from mfbook.attention import AttentionRisk, HeadShape
 from mfbook.confinement import Ridge
-from mfbook.ensemble import ensemble_gradient, sgd_ensemble
+from mfbook.ensemble import _Kernel, ensemble_gradient, sgd_ensemble
 from mfbook.flow import polynomial_decay, sgd, warmup_cosine
 from mfbook.measure import Measure
 
@@ -328,3 +329,14 @@ def test_heads_that_are_no_longer_finite_are_reported():
     with np.errstate(all="ignore"):
         with pytest.raises(FloatingPointError, match="not finite after step 4; smaller epsilon"):
             sgd_ensemble(R, starts(R, 1, 2), [0, 4e200], 1e200, [0], lambda mu: mu.atoms.ravel())
+
+
+@pytest.mark.parametrize(
+    "T, d, block",
+    [(1, 8, Positions), (2, 32, Pairs), (2, 33, Positions), (5, 8, Pairs), (6, 8, Positions)],
+)
+def test_pairs_side_by_side_while_they_are_few(T, d, block):
+    shape = HeadShape(d, 1, 1)
+    theta = np.zeros((shape.size, 2, 3))
+    kernel = _Kernel(np.zeros((d, 4)), shape, None, theta, np.empty_like(theta), 1, T)
+    assert [type(part) for part in kernel.blocks] == [block]

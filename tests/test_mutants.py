@@ -40,10 +40,10 @@ def test_a_mistake_changes_one_place(wrong):
     assert ast.dump(wrong.tree(source)) != ast.dump(ast.parse(source))
 
 
-def test_nine_in_ten_mutants_were_found(store):
+def test_nineteen_in_twenty_mutants_were_found(store):
     total, found = map(sum, zip(*store["scores"].values(), strict=True))
     assert set(store["scores"]) == {n for n, p in modules().items() if mutants(p.read_text(), n)}
-    assert found >= 0.9 * total
+    assert found >= 0.95 * total
     assert sum(map(len, store["survivors"].values())) == total - found
 
 

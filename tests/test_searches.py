@@ -11,6 +11,7 @@ from mfbook.certificate import boost, frank_wolfe_gap, optimal_weights
 from mfbook.confinement import Anchor, Ridge
 from mfbook.functional import Functional
 from mfbook.measure import Measure
+from mfbook.space import Ball
 from mfbook.stability import (
     atomic_stability,
     curvature_margin,
@@ -38,11 +39,15 @@ def test_quotients_descend_along_their_gradient(monkeypatch, near):
     report = strong_monotonicity(F, mu, 0, 0.3, near=near, **few)
     # four searches for the lone particle; then the two best couplings, the lowest direction, it
     assert len(searches) == 4 + 4
+    until_rounding = {"ftol": 1e-15, "gtol": 1e-9, "maxls": 50, "maxcor": 30, "maxiter": 7}
     for search in searches:
-        assert search.options == {**monotone.DESCENT, "maxiter": 7}
+        assert search.options == until_rounding
         assert search.difference == pytest.approx(search.slope, rel=1e-3, abs=3e-3)
     best = np.sort(report.quotients)[:2]
     np.testing.assert_allclose([s.value for s in searches[4:6]], best, rtol=1e-6)
+    blocks = (6 * mu.dim,) if near == "W2" else (mu.dim,) * 6
+    lowest = Ball(0.3, blocks).chart(searches[6].start[None])[0].reshape(len(blocks), -1)
+    assert np.linalg.norm(lowest, axis=1).max() == pytest.approx(0.3 * NEAREST, rel=1e-6)
     assert report.constant <= min(search.value for search in searches[4:]) + 1e-9
     reached = [s.run.fun for s in searches[4:]]
     assert report.constant == pytest.approx(min([*best, *reached]), rel=1e-6) or any(

@@ -174,3 +174,13 @@ def test_zero_has_no_sign():
         zeros = [best.value, *table.values, *table.eigenvalues]
         zeros = [zero for zero in zeros if zero == 0]
         assert best.value == 0 and len(zeros) >= 3 and not np.signbit(zeros).any()
+
+
+def test_the_series_is_used_where_it_costs_less():
+    """For n points and m atoms: n m exponentials against K coefficients of each, and a start."""
+    beta = 1e-9
+    assert forces.terms_needed(beta) == 20
+    # n m - 40 (n + m) = (n - 40)(m - 40) - 1600 is 4096 for the first pair, 4097 for the second
+    assert not forces.fast_on_circle(104, 129, beta)
+    assert forces.fast_on_circle(67, 251, beta)
+    assert forces.terms_needed(100.0) == 92 + 20

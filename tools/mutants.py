@@ -215,7 +215,7 @@ class Runner:
                 signal.signal(signal.SIGALRM, signal.SIG_DFL)
                 expected = 1.0 if self.known is not None else self.seconds[test]
                 # fixtures that several tests share are not in what was measured
-                signal.setitimer(signal.ITIMER_REAL, 60 + 20 * expected)
+                signal.setitimer(signal.ITIMER_REAL, 15 + 20 * expected)
                 os.write(write, f"{test} ".encode())
                 self._run(test, after)
                 if self.failed:
@@ -442,7 +442,7 @@ def by_hand(sources) -> list[ByHand]:
     return [ByHand(wrong, wrong.lines(sources[wrong.module])) for wrong in WRONG]
 
 
-def record(everything, hand, results, sample: int = 300) -> dict:
+def record(everything, hand, results, sample: int = 150) -> dict:
     """What is committed: scores, survivors, and a sample of mutants with the tests that found them.
 
     The sample is drawn by the keys, so that it changes little from one run to the next.

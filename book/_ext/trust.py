@@ -33,12 +33,14 @@ class FoundMutants(SphinxDirective):
         scores = json.loads(MUTANTS.read_text())["scores"]
         total = [sum(column) for column in zip(*scores.values(), strict=True)]
         rows = [self.row(name, *scores[name]) for name in sorted(scores)]
-        return [table(["mf-compact", "mf-numbers"], self.COLUMNS, [*rows, self.row("all of them", *total)])]
+        rows.append(self.row("all of them", *total))
+        return [table(["mf-compact", "mf-numbers"], self.COLUMNS, rows)]
 
     @staticmethod
     def row(name, changes, noticed) -> list[list[nodes.Node]]:
         numbers = [changes, noticed, changes - noticed, f"{100 * noticed / changes:.1f} %"]
-        return [[nodes.literal(text=name.removeprefix("mfbook."))], *([nodes.Text(str(n))] for n in numbers)]
+        name = nodes.literal(text=name.removeprefix("mfbook."))
+        return [[name], *([nodes.Text(str(n))] for n in numbers)]
 
 
 class MistakesByHand(SphinxDirective):
