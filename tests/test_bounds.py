@@ -591,6 +591,9 @@ def test_rate_is_the_formula_of_the_theorem():
         + np.sqrt((1 + np.log(N / delta)) / M)
     )
     assert np.isclose(bounds.propagation_rate(M, epsilon, delta, D=D, t_end=t_end), expected)
+    # one step
+    expected = 0.5 + np.sqrt(0.5 * (3 + np.log(7 / 0.1))) + np.sqrt((1 + np.log(1 / 0.1)) / 7)
+    assert np.isclose(bounds.propagation_rate(7, 0.5, 0.1, D=3, t_end=0.5), expected)
 
 
 @pytest.mark.parametrize("name, factor", [("M", 4), ("epsilon", 0.25)])
