@@ -26,7 +26,7 @@ MUTANTS, SURVIVORS = TESTS / "mutants.json", TESTS / "survivors.txt"
 class FoundMutants(SphinxDirective):
     """How many small changes of each module the unit tests notice."""
 
-    COLUMNS = (("module", 46), ("changes", 14), ("noticed", 14), ("left", 12), ("share", 14))
+    COLUMNS = (("module", 46), ("changes", 18), ("noticed", 18), ("share", 18))
 
     def run(self) -> list[nodes.Node]:
         self.env.note_dependency(str(MUTANTS))
@@ -38,7 +38,7 @@ class FoundMutants(SphinxDirective):
 
     @staticmethod
     def row(name, changes, noticed) -> list[list[nodes.Node]]:
-        numbers = [changes, noticed, changes - noticed, f"{100 * noticed / changes:.1f} %"]
+        numbers = [changes, noticed, f"{100 * noticed / changes:.1f}\u00a0%"]
         name = nodes.literal(text=name.removeprefix("mfbook."))
         return [[name], *([nodes.Text(str(n))] for n in numbers)]
 
