@@ -654,3 +654,9 @@ def test_positions_are_polished_downhill_or_left(monkeypatch):
     monkeypatch.setattr(certificate, "minimize", stays)
     nu = Measure([[1.0], [2.0]])
     assert certificate._polish(Ridge(1.0), nu, 3) is nu
+
+
+def test_labels_of_no_sequence_are_refused():
+    risk, _ = make(0)
+    with pytest.raises(ValueError, match=r"index: expected at least one entry, got shape \(0,\)"):
+        risk.labels(np.empty(0, int), np.empty((0, risk.Y.shape[1], 1)))
