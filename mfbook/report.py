@@ -12,11 +12,14 @@ import math
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 from . import _validate as validate
 
-__all__ = ["Check", "Row", "at_least", "at_most", "check", "equal", "show", "table"]
+__all__ = [
+    "Check", "Row", "above", "at_least", "at_most", "below", "check", "coarse", "equal", "show",
+    "table",
+]  # fmt: skip
 
 #: Below this size a number is rounding noise and is printed as ``<1e-12``.
 NOISE = 1e-12
@@ -24,16 +27,141 @@ NOISE = 1e-12
 MIME = "application/vnd.mfbook.check+json"
 
 
-def number(value, digits: int = 4) -> str:
+#: Digits of a number, and of a ratio of two.
+DIGITS, RATIO_DIGITS = 4, 3
+
+
+class Shown(float):
+    """A number of which a page shows less than four digits, or only a bound.
+
+    It computes as the number that it is. Made by :func:`below`, :func:`above` and :func:`coarse`.
+
+    Attributes
+    ----------
+    sign : str
+        ``"≤"`` or ``"≥"`` where a bound is shown, else empty.
+    shown : float
+        The number that is shown, or the bound.
+    digits : int
+        With how many digits.
+    """
+
+    sign: str
+    shown: float
+    digits: int
+
+    def __new__(cls, value: float, sign: str, shown: float, digits: int) -> Self:
+        x = super().__new__(cls, value)
+        x.sign, x.shown, x.digits = sign, shown, digits
+        return x
+
+
+def below(value: float, limit: float) -> float:
+    """Return ``value``; pages show it as ``≤ limit``, as long as that is true.
+
+    For rounding errors, errors of solvers, and what a search found that wants to go down: their
+    digits differ from machine to machine, the bound does not.
+
+    Parameters
+    ----------
+    value, limit : float
+        The number and what it does not exceed.
+
+    Returns
+    -------
+    float
+        ``value``. Where it exceeds the limit, it is shown itself.
+
+    Examples
+    --------
+    >>> table([{"error": below(3.1e-9, 1e-8)}, {"error": below(3.1e-7, 1e-8)}])
+    error
+    -------
+    ≤ 1e-08
+    3.1e-07
+    """
+    x, bound = _float(value, "value"), validate.finite(limit, "limit")
+    return Shown(x, "≤", bound, DIGITS) if x <= bound else x
+
+
+def above(value: float, limit: float) -> float:
+    """Return ``value``; pages show it as ``≥ limit``, as long as that is true.
+
+    For what a search found that wants to go up: more effort, or another machine, finds a little
+    more.
+
+    Parameters
+    ----------
+    value, limit : float
+        The number and what it is not less than.
+
+    Returns
+    -------
+    float
+        ``value``. Where it is less than the limit, it is shown itself.
+
+    Examples
+    --------
+    >>> table({"largest found": above(0.3054, 0.3)})
+    largest found
+    -------------
+    ≥ 0.3
+    """
+    x, bound = _float(value, "value"), validate.finite(limit, "limit")
+    return Shown(x, "≥", bound, DIGITS) if x >= bound else x
+
+
+def coarse(value: float, digits: int) -> float:
+    """Return ``value``; pages show it with fewer digits than others.
+
+    Parameters
+    ----------
+    value : float
+        The number.
+    digits : int
+        How many digits another machine leaves as they are, at least 1 and at most 4.
+
+    Returns
+    -------
+    float
+        ``value``.
+
+    Examples
+    --------
+    >>> table({"drift": coarse(0.04193, 2)})
+    drift
+    -----
+    0.042
+    """
+    x, n = _float(value, "value"), validate.count(digits, "digits")
+    if n > DIGITS:
+        raise ValueError(f"digits: expected at most {DIGITS}, got {digits}")
+    return Shown(x, "", x, n)
+
+
+def _float(value, name: str) -> float:
+    """A number, NaN and infinity and truth values included."""
+    value = value.item() if getattr(value, "shape", None) == () else value  # numpy scalars
+    if isinstance(value, Shown):
+        return value
+    return float(value) if isinstance(value, bool) else validate.real(value, name)
+
+
+def number(value, digits: int = DIGITS) -> str:
     """Format one entry of a table: few digits, integers in full, rounding noise as ``<1e-12``.
 
     Examples
     --------
     >>> number(0.49812345), number(3), number(2.2e-16), number(0.0), number("any")
     ('0.4981', '3', '<1e-12', '0', 'any')
-    >>> number(123456.7), number(1.25e-7), number(-4.0)
-    ('1.235e+05', '1.25e-07', '-4.0')
+    >>> number(123456.7), number(1.25e-7), number(-4.0), number(1234.56)
+    ('1.235e+05', '1.25e-07', '-4.0', '1235')
+    >>> number(below(2e-9, 1e-8)), number(above(0.31, 0.3)), number(coarse(0.1234, 2))
+    ('≤ 1e-08', '≥ 0.3', '0.12')
     """
+    if isinstance(value, Shown):
+        text = number(value.shown, min(digits, value.digits))
+        return f"{value.sign} {text}" if value.sign else text
     value = value.item() if getattr(value, "shape", None) == () else value  # numpy scalars
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -45,7 +173,15 @@ def number(value, digits: int = 4) -> str:
     if abs(x) < NOISE:
         return f"<{NOISE:.0e}"
     text = f"{x:.{digits}g}"
-    return text if any(c in text for c in ".en") else text + ".0"
+    # ".0" is a digit like others: 400 of three digits is not 400.0
+    return text if any(c in text for c in ".en") or len(text.lstrip("-")) >= digits else text + ".0"
+
+
+def _as_shown(x: float, digits: int = DIGITS) -> float:
+    """The number that a reader of a page has."""
+    if isinstance(x, Shown):
+        return _as_shown(x.shown, min(digits, x.digits))
+    return float(f"{x:.{digits}g}") if math.isfinite(x) else x
 
 
 def _grid(header, rows) -> tuple[str, str]:
@@ -188,6 +324,7 @@ class Row:
         """Bound over measurement for an upper bound, measurement over bound for a lower one.
 
         It is at least 1 when the statement holds, and says how much room the bound leaves. It is
+        shown with no more digits than its two numbers, and as a bound where one of them is. It is
         ``None`` for equalities and where the denominator is rounding noise.
         """
         if self.relation == "=":
@@ -195,8 +332,17 @@ class Row:
         top, bottom = self.reference, self.measured
         if self.relation == ">=":
             top, bottom = bottom, top
+        above, under = (getattr(x, "shown", x) for x in (top, bottom))
         # below 1e-9 the denominator depends on the processor's order of summation
-        return top / bottom if bottom > 1e-9 and 0 <= top < math.inf else None
+        if not (under > 1e-9 and 0 <= above < math.inf):
+            return None
+        signs = {getattr(top, "sign", ""), {"≤": "≥", "≥": "≤"}.get(getattr(bottom, "sign", ""), "")}
+        sign = "".join(signs)
+        if len(sign) > 1:  # one side pulls the ratio up and the other down
+            return None
+        least = min(getattr(top, "digits", RATIO_DIGITS), getattr(bottom, "digits", RATIO_DIGITS))
+        value = above / under
+        return Shown(value, sign, value, min(least, RATIO_DIGITS)) if sign or least < 3 else value
 
 
 def at_most(what: str, measured: float, bound: float, tolerance: float = 0.0) -> Row:
@@ -274,12 +420,6 @@ def equal(what: str, measured: float, expected: float, tolerance: float) -> Row:
     return Row(what, measured, "=", _float(expected, "expected"), tolerance)
 
 
-def _float(value, name: str) -> float:
-    """A number, NaN and infinity and truth values included."""
-    value = value.item() if getattr(value, "shape", None) == () else value  # numpy scalars
-    return float(value) if isinstance(value, bool) else validate.real(value, name)
-
-
 @dataclass(frozen=True)
 class Check:
     """The outcome of a statement's check: its rows, the verdict and the tightest ratio.
@@ -327,23 +467,25 @@ class Check:
         return f"{word}; {self.note}" if self.note else word
 
     def as_dict(self) -> dict:
-        """The check as plain data, full precision (stored in the notebook, read by the index)."""
+        """The check as plain data, with the digits that are shown (the index reads it)."""
 
-        def plain(x):  # JSON has no word for NaN or infinity
-            return x if math.isfinite(x) else None
+        def plain(x, digits=DIGITS):  # JSON has no word for NaN or infinity
+            if x is None or not math.isfinite(x):
+                return None
+            return _as_shown(x, digits) if abs(x) >= NOISE else 0.0
 
         return {
             "statement": self.statement,
             "holds": self.holds,
             "verdict": self.verdict,
-            "ratio": self.ratio,
+            "ratio": plain(self.ratio, RATIO_DIGITS),
             "rows": [
                 {
                     "what": row.what,
-                    "measured": 0.0 if abs(row.measured) < NOISE else plain(row.measured),
+                    "measured": plain(row.measured),
                     "relation": row.relation,
                     "reference": plain(row.reference),
-                    "tolerance": row.tolerance,
+                    "tolerance": plain(row.tolerance),
                     "holds": row.holds,
                 }
                 for row in self.rows
@@ -358,7 +500,7 @@ class Check:
             reference = number(row.reference)
             if row.tolerance:
                 reference += f" ± {number(row.tolerance)}"
-            ratio = "" if row.ratio is None else number(row.ratio, 3)
+            ratio = "" if row.ratio is None else number(row.ratio, RATIO_DIGITS)
             lines.append(
                 [
                     row.what,

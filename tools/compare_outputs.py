@@ -16,9 +16,6 @@ from decimal import Decimal
 #: different processors. That it is small is what the checks of the cells assert.
 NOISE = 1e-9
 
-#: Data tolerances for JSON outputs, which carry full precision.
-RELATIVE, ABSOLUTE = 1e-6, NOISE
-
 #: Data of figures agree to this part of an axis: a page shows fewer points along it.
 VISIBLE = 1e-3
 
@@ -65,15 +62,18 @@ def _unit(literal: str) -> Decimal:
     return Decimal(1).scaleb(Decimal(literal).as_tuple().exponent)
 
 
-def _is_noise(literal: str) -> bool:
-    return "<" in literal or "&lt;" in literal or abs(float(literal)) <= NOISE
+def _is_noise(literal: str, exact: bool) -> bool:
+    if "<" in literal or "&lt;" in literal:
+        return True
+    return float(literal) == 0 if exact else abs(float(literal)) <= NOISE
 
 
-def same_number(left: str, right: str) -> bool:
+def same_number(left: str, right: str, exact: bool = False) -> bool:
     """Whether two printed numbers agree.
 
     Integers agree when they are equal; other numbers when they differ by at most one unit of the
-    last digit of the longer literal; noise agrees with noise.
+    last digit of the longer literal; noise agrees with noise. With ``exact`` no digit may differ,
+    and noise is only what is printed as such, or 0.
 
     Examples
     --------
@@ -81,11 +81,15 @@ def same_number(left: str, right: str) -> bool:
     (True, False, False)
     >>> same_number("0.4999", "0.5"), same_number("<1e-12", "0"), same_number("<1e-12", "0.1")
     (True, True, False)
+    >>> same_number("0.1234", "0.1235", exact=True), same_number("<1e-12", "0", exact=True)
+    (False, True)
     """
     if left == right:
         return True
-    if _is_noise(left) or _is_noise(right):
-        return _is_noise(left) and _is_noise(right)
+    if _is_noise(left, exact) or _is_noise(right, exact):
+        return _is_noise(left, exact) and _is_noise(right, exact)
+    if exact:
+        return False
     integer = re.compile(r"[+-]?\d+")
     if integer.fullmatch(left) and integer.fullmatch(right):
         return int(left) == int(right)
@@ -93,20 +97,20 @@ def same_number(left: str, right: str) -> bool:
     return abs(Decimal(left) - Decimal(right)) <= unit
 
 
-def text_difference(stored: str, fresh: str) -> str | None:
+def text_difference(stored: str, fresh: str, exact: bool = False) -> str | None:
     """What differs between two printed texts, or ``None``."""
     words, numbers = split(stored)
     new_words, new_numbers = split(fresh)
     if words != new_words:
         return f"the text differs:\n--- stored\n{stored}\n--- fresh\n{fresh}"
     for left, right in zip(numbers, new_numbers, strict=True):
-        if not same_number(left, right):
+        if not same_number(left, right, exact):
             return f"stored {left}, fresh {right}, in\n{fresh}"
     return None
 
 
-def data_difference(stored, fresh, where: str = "data") -> str | None:
-    """What differs between two JSON values, or ``None``."""
+def data_difference(stored, fresh, where: str = "data", exact: bool = False) -> str | None:
+    """What differs between two JSON values, or ``None``; numbers agree as printed ones do."""
     if isinstance(stored, dict) and isinstance(fresh, dict):
         if stored.keys() != fresh.keys():
             return f"{where}: keys {sorted(stored)} stored, {sorted(fresh)} fresh"
@@ -119,13 +123,19 @@ def data_difference(stored, fresh, where: str = "data") -> str | None:
             for i, (left, right) in enumerate(zip(stored, fresh, strict=True))
         )
     elif float in (type(stored), type(fresh)) and {type(stored), type(fresh)} <= {int, float}:
-        close = math.isclose(stored, fresh, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
+        finite = math.isfinite(stored) and math.isfinite(fresh)
+        close = finite and same_number(_written(stored), _written(fresh), exact)
         return None if close else f"{where}: stored {stored!r}, fresh {fresh!r}"
     elif type(stored) is type(fresh) and stored == fresh:
         return None
     else:
         return f"{where}: stored {stored!r}, fresh {fresh!r}"
-    return next((found for part in parts if (found := data_difference(*part))), None)
+    return next((found for part in parts if (found := data_difference(*part, exact))), None)
+
+
+def _written(x: float) -> str:
+    """A number of a page's data; they hold what the page shows, so all its digits count."""
+    return repr(float(x))
 
 
 def _joined(value) -> str:
@@ -146,14 +156,14 @@ def _coalesce(outputs: list[dict]) -> list[dict]:
     return merged
 
 
-def output_difference(stored: dict, fresh: dict) -> str | None:
+def output_difference(stored: dict, fresh: dict, exact: bool = False) -> str | None:
     """What differs between two outputs of a cell, or ``None``."""
     if stored["output_type"] != fresh["output_type"]:
         return f"a {stored['output_type']} is stored, a {fresh['output_type']} came"
     if stored["output_type"] == "stream":
         if stored["name"] != fresh["name"]:
             return f"{stored['name']} is stored, {fresh['name']} came"
-        return text_difference(_joined(stored["text"]), _joined(fresh["text"]))
+        return text_difference(_joined(stored["text"]), _joined(fresh["text"]), exact)
     if stored["output_type"] == "error":
         return text_difference(
             f"{stored['ename']}: {stored['evalue']}", f"{fresh['ename']}: {fresh['evalue']}"
@@ -164,27 +174,29 @@ def output_difference(stored: dict, fresh: dict) -> str | None:
     for kind in sorted(kinds.difference(IMAGES)):
         left, right = stored["data"][kind], fresh["data"][kind]
         if kind.endswith("json"):
-            found = data_difference(left, right)
+            found = data_difference(left, right, exact=exact)
         else:
-            found = text_difference(_joined(left), _joined(right))
+            found = text_difference(_joined(left), _joined(right), exact)
         if found:
             return f"{kind}: {found}"
     return None
 
 
-def difference(stored: list[dict], fresh: list[dict]) -> str | None:
+def difference(stored: list[dict], fresh: list[dict], *, exact: bool = False) -> str | None:
     """What differs between the stored and the fresh outputs of a cell, or ``None``.
 
     Parameters
     ----------
     stored, fresh : list of dict
         Outputs as notebooks hold them.
+    exact : bool
+        No printed digit may differ; otherwise the last may, by one.
     """
     stored, fresh = _coalesce(stored), _coalesce(fresh)
     if len(stored) != len(fresh):
         return f"{len(stored)} outputs are stored, {len(fresh)} came"
     for i, (left, right) in enumerate(zip(stored, fresh, strict=True)):
-        found = output_difference(left, right)
+        found = output_difference(left, right, exact)
         if found:
             return f"output {i}: {found}"
     return None
