@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help book pdf test coverage mutants links dist run same matrix figure sweep bench weights address constraints clean
+.PHONY: help book pdf test weekly wrong rounding elsewhere coverage mutants links dist run same matrix figure sweep bench weights address constraints clean
 
 PYTHON ?= python3
 PY := .venv/bin/python
@@ -59,8 +59,33 @@ _build/mfbook.pdf: _build/.book .venv/.pdf tools/pdf.py tools/pdf.js tools/pdf.c
 pdf: _build/mfbook.pdf  ## Print the whole book to _build/mfbook.pdf (needs Chromium)
 	@echo "The book on paper: $(CURDIR)/_build/mfbook.pdf"
 
-test: .venv/.test book  ## Build the book, then run every test: units, notebooks, site
-	@$(PY) -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --nbval --nbval-current-env tests mfbook tools $(CHAPTERS)
+# ONLY=book/06-long-time.ipynb or ONLY=tests/test_flow.py: these alone, all of them, from the sources.
+ONLY ?=
+# SKIP=browser where there is none.
+SKIP ?=
+PYTEST := $(PY) -m pytest --nbval --nbval-current-env --words --quiet --no-header --tb short --override-ini console_output_style=classic
+SPREAD := --numprocesses $(WORKERS) --maxprocesses 8
+
+test: .venv/.test $(if $(ONLY),,book)  ## Build the book, then run the tests: six minutes on two cores (ONLY=book/06-long-time.ipynb)
+	@echo "make test: the book is there; now the tests"
+ifdef ONLY
+	@$(PYTEST) -m 'not weekly' $(ONLY)
+else
+	@$(PYTEST) $(SPREAD) --turns -m 'not weekly$(if $(SKIP), and not $(SKIP))' tests mfbook tools $(CHAPTERS)
+endif
+
+weekly: .venv/.test book  ## Every test, also those that take minutes, and all wrong programs
+	@$(PYTEST) $(SPREAD) tests mfbook tools $(CHAPTERS)
+
+wrong: .venv/.test  ## Every wrong program that a check has to refuse; notes in tests/seen.json that they were
+	@$(PYTEST) $(SPREAD) -m wrong_program $(wildcard tests/test_chapter_*.py)
+	@$(PY) tools/turns.py --write
+
+rounding: .venv/.test  ## Do the chapters show the same digits under random rounding? (CHAPTER=..., resumable)
+	@$(PY) tools/elsewhere.py $(if $(CHAPTER),book/$(CHAPTER).ipynb) --only rounding
+
+elsewhere: .venv/.test  ## The same on all machines that this one can stand for (CHAPTER=..., resumable)
+	@$(PY) tools/elsewhere.py $(if $(CHAPTER),book/$(CHAPTER).ipynb)
 
 coverage: .venv/.test  ## Which lines and branches of mfbook run in tests and notebooks (at least 98 %)
 	@$(PY) -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --nbval --nbval-current-env -m 'not browser' --ignore-glob 'tests/test_chapter_*' --ignore tests/test_mutants.py --cov mfbook --cov-config pyproject.toml --cov-report term --cov-report html tests mfbook $(CHAPTERS)

@@ -1,4 +1,4 @@
-"""How the tests run: notebooks are compared with tools/compare_outputs.py, and by whole files.
+"""How the tests run: which, in what order, how outputs are compared, and what is said meanwhile.
 
 With pytest-xdist (``make test``, or ``pytest -n 4``) a file goes to one worker, whatever ``--dist``
 says: the cells of a notebook share a kernel, the tests of a chapter run its cells once.
@@ -8,16 +8,26 @@ import os
 
 import pytest
 
-from tools.nbval_comparison import install
+from tools import nbval_comparison, telling, turns
 
 # POT imports every array library that it finds, here and in the kernels: seconds for torch and jax.
 os.environ.setdefault("POT_BACKEND_DISABLE_PYTORCH", "1")
 os.environ.setdefault("POT_BACKEND_DISABLE_JAX", "1")
 
 
+def pytest_addoption(parser):
+    """What ``make test`` asks for."""
+    group = parser.getgroup("mfbook")
+    group.addoption("--turns", action="store_true", help="only wrong programs that are due today")
+    group.addoption("--words", action="store_true", help="tell the progress in words")
+
+
 def pytest_configure(config):
-    """Put the comparison in place of nbval's."""
-    install()
+    """Put the comparison in place of nbval's, and tell what goes on in words."""
+    turns.turn()  # before workers start: they have to agree
+    nbval_comparison.install()
+    if config.getoption("words") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(telling.Teller(config), "telling")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -29,8 +39,27 @@ def pytest_xdist_make_scheduler(config, log):
     return LoadFileScheduling(config, log)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Where a check has failed, say in which rows."""
+    report = yield
+    facts = dict(item.user_properties)
+    if report.failed and "statement" in facts and "difference" not in facts:
+        if rows := nbval_comparison.failed_rows(item):
+            report.user_properties.append(("rows", rows))
+    return report
+
+
 def pytest_collection_modifyitems(config, items):
-    """Begin with long files, so that no worker is left alone with one at the end."""
+    """Leave wrong programs out whose turn it is not; begin with long files."""
+    telling.note_cells(items)
+    if config.getoption("turns"):
+        chosen = {turns.wrong_programs_of(chapter) for chapter in turns.due()}
+        wrong = {item for item in items if item.get_closest_marker("wrong_program")}
+        resting = {item for item in wrong if item.path not in chosen}
+        config.hook.pytest_deselected(items=list(resting))
+        items[:] = [item for item in items if item not in resting]
+    # so that no worker is left alone with a long one at the end
     if not hasattr(config, "workerinput"):
         return
     long = {

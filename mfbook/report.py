@@ -336,8 +336,8 @@ class Row:
         # below 1e-9 the denominator depends on the processor's order of summation
         if not (under > 1e-9 and 0 <= above < math.inf):
             return None
-        signs = {getattr(top, "sign", ""), {"≤": "≥", "≥": "≤"}.get(getattr(bottom, "sign", ""), "")}
-        sign = "".join(signs)
+        turned = {"": "", "≤": "≥", "≥": "≤"}
+        sign = "".join({getattr(top, "sign", ""), turned[getattr(bottom, "sign", "")]})
         if len(sign) > 1:  # one side pulls the ratio up and the other down
             return None
         least = min(getattr(top, "digits", RATIO_DIGITS), getattr(bottom, "digits", RATIO_DIGITS))

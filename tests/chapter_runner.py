@@ -161,11 +161,13 @@ class Chapter:
         if "mistake" in metafunc.fixturenames:
             metafunc.parametrize("mistake", [pytest.param(w, id=w[0]) for w in self.wrong])
 
+    @pytest.mark.wrong_program
     def test_right_program_passes(self, book, check):
         if check not in book.holds:
             pytest.skip("its cells do not run here")
         assert book.holds[check]
 
+    @pytest.mark.wrong_program
     def test_wrong_program_fails(self, book, mistake):
         _, cells, row, *changes = mistake
         cells = cells.split()

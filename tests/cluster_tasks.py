@@ -8,16 +8,26 @@ from pathlib import Path
 import numpy as np
 
 
-def row(seed, folder, slow=0.0):
-    """Random numbers; leaves a trace, and kills its process where a file of the folder says so."""
+def note(folder, file, seed):
+    """Leave a trace."""
+    with open(Path(folder) / file, "a") as file:
+        file.write(f"{seed}\n")
+
+
+def row(seed, folder, gate=None):
+    """Random numbers; leaves a trace, and kills its process where a file of the folder says so.
+
+    From the cell ``gate`` on, a cell waits until the folder has a file ``open``.
+    """
+    note(folder, "begun", seed)
+    while gate is not None and seed >= gate and not (Path(folder) / "open").exists():
+        time.sleep(0.02)
     order = Path(folder) / f"kill-{seed}"
     if order.exists():
         if order.read_text() == "once":
             order.unlink()
         os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(slow)
-    with open(Path(folder) / "calls", "a") as file:
-        file.write(f"{seed}\n")
+    note(folder, "calls", seed)
     return np.random.default_rng(seed).normal(size=4)
 
 

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.browser
 #: One page of each type, seen by axe-core on a wide screen too, with contrast, in both modes.
 TYPES = {"index.html", "02-model.html", "notation.html", "api/flow.html", "search.html"}
 SERIOUS = {"serious", "critical"}
-#: Listings of sources, all from one template: two of them stand for the others before axe-core.
+#: Listings of sources, all from one template: two of them stand for the others, which are
+#: visited in the weekly tests, and never by axe-core.
 LISTINGS = [path for path in PAGES if path.startswith("_modules/")]
 ALIKE = set(LISTINGS[1:-1])
 
@@ -172,7 +173,10 @@ def obey_the_keyboard(page):
         assert [len(set(column)) for column in zip(*seen, strict=True)] == [last + 1] * 3
 
 
-@pytest.fixture(scope="module", params=PAGES)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(p, marks=pytest.mark.weekly) if p in ALIKE else p for p in PAGES],
+)
 def page(request, context, site):
     """Each page in turn, for both tests that follow."""
     with watched(context, site) as open_page:

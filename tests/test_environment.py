@@ -31,6 +31,7 @@ def test_environment_takes_its_versions_from_the_constraints():
     assert pip_lines() == ["-c constraints.txt", "-e .[run]"]
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 def test_environment_installs_and_runs_a_chapter(tmp_path):
     home = tmp_path / "env"

@@ -117,6 +117,7 @@ def test_flow_rows_are_not_stale(stored, M, seed):
     assert np.allclose(np.abs(signed).max(axis=0), stored["flow_largest"][i, seed], atol=1e-9)
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 def test_constants_of_the_trajectory_are_not_stale(stored):
     assert np.allclose(propagation.lipschitz_row(2), stored["lipschitz"][2], rtol=1e-7)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mfbook import _validate as validate
 
 #: Examples of one callable: among the units, and in the full run for each of its arguments.
-FEW, MANY = 4, 32
+FEW, MANY = 4, 16
 #: Examples of the full run, as the project promises them.
 PROMISED = 10_000
 

@@ -539,7 +539,7 @@ def test_newton_converges_quadratically_to_a_critical_point():
     steps = parts.work / (2**3 + 1e5)
     assert steps == int(steps) <= 6
     _, slope, _ = minimiser._derivatives(parts, *end)
-    assert np.abs(slope[:2]).max() <= 2e-16 and np.ptp(slope[2:]) <= 2e-16
+    assert np.abs(slope[:2]).max() <= 1e-15 and np.ptp(slope[2:]) <= 1e-15
     errors = []
     for k in range(1, 4):
         near = minimiser._newton(parts, *at, maxiter=k)

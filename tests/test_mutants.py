@@ -19,6 +19,7 @@ def store():
     return json.loads(STORED.read_text())
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 def test_mistakes_made_by_hand_and_a_sample_are_found():
     done = subprocess.run(

@@ -80,6 +80,17 @@ def test_width_of_a_column_does_not_matter():
     assert text_difference("gap\n----\n0.25\n", "gap\n------\n0.2500\n") is None
 
 
+def test_exactly_means_every_digit():
+    for stored, fresh in (("0.4984", "0.4985"), ("0.5     1.003", "0.5000  1.003")):
+        assert text_difference(TABLE, TABLE.replace(stored, fresh, 1), exact=True) is not None
+    assert text_difference(TABLE, TABLE.replace("<1e-12", "0     "), exact=True) is None
+    assert text_difference("error 2e-12", "error 3e-12") is None
+    assert text_difference("error 2e-12", "error 3e-12", exact=True) is not None
+    one, other = (display(text__plain=f"gap {gap}") for gap in ("0.25", "0.26"))
+    assert difference([one], [other]) is None
+    assert difference([one], [other], exact=True) is not None
+
+
 @given(st.floats(1e-6, 1e6), st.integers(2, 8))
 def test_a_number_agrees_with_itself_rounded_either_way(x, digits):
     literal = f"{x:.{digits}e}"
@@ -108,14 +119,15 @@ CHECK = {
     "statement": "hy-lemma-2-1",
     "holds": True,
     "ratio": None,
-    "rows": [{"what": "gap", "measured": 0.123456789, "reference": 1}],
+    "rows": [{"what": "gap", "measured": 0.1234, "reference": 1}],
 }
 
 
-def test_data_agree_to_a_millionth():
+def test_data_agree_as_printed_numbers_do():
     close = copy.deepcopy(CHECK)
-    close["rows"][0]["measured"] *= 1 + 5e-7
+    close["rows"][0]["measured"] = 0.1235
     assert data_difference(CHECK, close) is None
+    assert data_difference(CHECK, close, exact=True) is not None
     tiny = {"measured": 0.0}
     assert data_difference(tiny, {"measured": 5e-13}) is None
 
@@ -123,7 +135,7 @@ def test_data_agree_to_a_millionth():
 @pytest.mark.parametrize(
     "path, value",
     [
-        (["rows", 0, "measured"], 0.123456789 * (1 + 3e-6)),
+        (["rows", 0, "measured"], 0.1236),
         (["rows", 0, "measured"], float("nan")),
         (["rows", 0, "reference"], 2),
         (["rows", 0, "reference"], True),

@@ -90,6 +90,8 @@ def test_every_chart_draws():
         assert colours(picture) > 20
 
 
+@pytest.mark.weekly
+@pytest.mark.slow
 def test_charts_of_the_dynamics_draw():
     rng = np.random.default_rng(0)
     path, x = rng.normal(size=(4, 9, 2)).cumsum(axis=0), np.array([0.1, 1.0])
@@ -111,6 +113,8 @@ def test_charts_of_the_dynamics_draw():
     assert plots.particles(path, 3, np.arange(4), np.ones(4), limit=0.3).png != pictures[0].png
 
 
+@pytest.mark.weekly
+@pytest.mark.slow
 def test_charts_of_stability_and_optimality_draw():
     rng = np.random.default_rng(0)
     x, times = np.linspace(0, 1, 30), np.arange(4.0)
@@ -144,6 +148,8 @@ def test_charts_of_stability_and_optimality_draw():
     )
 
 
+@pytest.mark.weekly
+@pytest.mark.slow
 def test_charts_of_the_circle_draw():
     rng = np.random.default_rng(0)
     turn, times = np.linspace(-180, 179, 120), np.arange(6.0)
@@ -181,6 +187,8 @@ def test_paths_on_the_circle_do_not_cross_the_picture():
     assert ink[0] < ink[1] < ink[2]
 
 
+@pytest.mark.weekly
+@pytest.mark.slow
 def test_charts_on_spheres_draw():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(30, 3))
@@ -229,6 +237,8 @@ def test_perspective_of_the_sphere():
     assert near.all() and np.allclose(back, pixel)
 
 
+@pytest.mark.weekly
+@pytest.mark.slow
 def test_charts_of_extremal_points_draw():
     angle = np.linspace(-np.pi, np.pi, 200, endpoint=False)
     at = np.array([-1.0, 0.5])
@@ -265,6 +275,8 @@ def test_charts_of_extremal_points_draw():
     assert plots.stalled([{**run, "stop": 10.0}]).png != pictures[3].png
 
 
+@pytest.mark.weekly
+@pytest.mark.slow
 def test_chart_of_localisation_draws():
     turn = np.linspace(-180, 180, 60)
     group = {"angle": [-90.0, 20.0], "mass": [0.2, 0.8], "label": "end", "role": "measured"}
@@ -278,6 +290,8 @@ def test_chart_of_localisation_draws():
     assert chart(kinks=()).png != chart().png
 
 
+@pytest.mark.weekly
+@pytest.mark.slow
 def test_charts_of_scaling_draw():
     x, roots = np.linspace(0, 2, 50), np.array([1.0, 2.0, 3.0])
     settled = np.array([True, False, True])

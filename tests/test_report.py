@@ -8,7 +8,21 @@ import IPython
 import numpy as np
 import pytest
 
-from mfbook.report import MIME, Check, Row, at_least, at_most, check, equal, number, show, table
+from mfbook.report import (
+    MIME,
+    Check,
+    Row,
+    above,
+    at_least,
+    at_most,
+    below,
+    check,
+    coarse,
+    equal,
+    number,
+    show,
+    table,
+)
 
 NAN, INF = math.nan, math.inf
 
@@ -57,6 +71,33 @@ def test_numbers_are_written_as_a_reader_wants_them(value, text):
 def test_digits_can_be_chosen():
     assert number(1.23456, 2) == "1.2"
     assert number(1.23456, 6) == "1.23456"
+
+
+def test_digits_that_are_not_known_are_not_shown():
+    assert number(below(3e-9, 1e-8)) == "≤ 1e-08" and number(above(0.317, 0.3)) == "≥ 0.3"
+    assert number(coarse(0.04193, 2)) == "0.042" and number(coarse(419.3, 2)) == "4.2e+02"
+    assert number(coarse(412.0, 3)) == "412", "no digit beyond the third"
+    # they compute as what they are
+    assert below(3e-9, 1e-8) * 2 == 6e-9 and above(0.317, 0.3) > 0.31 and coarse(0.04193, 2) < 0.042
+
+
+def test_a_bound_that_is_false_is_not_shown():
+    assert number(below(3e-8, 1e-8)) == "3e-08" and number(above(0.25, 0.3)) == "0.25"
+    assert number(below(NAN, 1.0)) == "nan"
+    assert number(below(1.0, 1.0)) == "≤ 1.0" and number(above(1.0, 1.0)) == "≥ 1.0"
+
+
+@pytest.mark.parametrize("make", [below, above])
+@pytest.mark.parametrize("limit", [NAN, INF, -INF])
+def test_a_bound_is_finite(make, limit):
+    with pytest.raises(ValueError, match="limit: expected a finite number"):
+        make(1.0, limit)
+
+
+@pytest.mark.parametrize("digits", [0, 5, -1])
+def test_digits_are_from_one_to_four(digits):
+    with pytest.raises(ValueError, match="digits: expected"):
+        coarse(1.0, digits)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -111,6 +152,40 @@ def test_ratio_is_at_least_one_exactly_when_the_bound_holds():
     for a, b in np.random.default_rng(0).uniform(0.1, 1, (50, 2)):
         assert (at_most("x", a, b).ratio >= 1) == at_most("x", a, b).holds
         assert (at_least("x", a, b).ratio >= 1) == at_least("x", a, b).holds
+
+
+@pytest.mark.parametrize(
+    ("row", "ratio"),
+    [
+        (at_most("x", below(2e-9, 1e-8), 1e-6), "≥ 100"),
+        (at_most("x", above(0.31, 0.3), 0.6), "≤ 2.0"),
+        (at_least("x", above(0.31, 0.3), 0.1), "≥ 3.0"),
+        (at_least("x", below(0.31, 0.4), 0.1), "≤ 4.0"),
+        (at_most("x", 0.2, above(0.31, 0.3)), "≥ 1.5"),
+        (at_most("x", coarse(0.03, 1), 0.1), "3"),
+        (at_most("x", coarse(0.0312, 2), coarse(0.1, 1)), "3"),
+    ],
+)
+def test_a_ratio_is_known_as_its_parts_are(row, ratio):
+    assert row.holds and number(row.ratio, 3) == ratio
+
+
+def test_a_row_compares_the_number_and_not_its_bound():
+    assert at_most("x", below(0.9, 1.0), 0.95).holds
+    assert not at_most("x", below(0.9, 1.0), 0.8).holds
+    assert not at_least("x", above(0.9, 0.5), 0.95).holds
+
+
+def test_a_ratio_of_bounds_that_pull_apart_is_left_out():
+    assert at_most("x", above(0.2, 0.1), above(0.5, 0.4)).ratio is None
+
+
+def test_data_have_the_digits_that_are_shown():
+    rows = (at_most("a", below(2e-9, 1e-8), 1.23456e-6), at_least("b", coarse(0.98765, 2), 1 / 3))
+    first, second = Check("s", rows).as_dict()["rows"]
+    assert (first["measured"], first["reference"]) == (1e-8, 1.235e-6)
+    assert (second["measured"], second["reference"]) == (0.99, 0.3333)
+    assert Check("s", rows).as_dict()["ratio"] == 3.0
 
 
 @pytest.mark.parametrize(

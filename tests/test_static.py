@@ -195,6 +195,8 @@ def run(*command) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.weekly
+@pytest.mark.slow
 def test_types():
     """Hints agree with the code, and with calls as users write them (tests/typed_use.py)."""
     run("mypy", "--cache-dir", ".mypy_cache")

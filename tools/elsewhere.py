@@ -34,8 +34,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import nbformat  # noqa: E402
 import numpy as np  # noqa: E402
+import scipy  # noqa: E402
 
-from tools.chapters import BOOK, ROOT, chapters  # noqa: E402
+from tools.chapters import ROOT, chapters  # noqa: E402
 from tools.compare_outputs import difference  # noqa: E402
 from tools.nbval_comparison import data_difference, without_data  # noqa: E402
 from tools.rounding import first_line  # noqa: E402
@@ -149,12 +150,17 @@ def _key(path: Path) -> str:
         "tools/rounding.py", "tools/elsewhere.py", "tools/compare_outputs.py",
         "tools/nbval_comparison.py", "constraints.txt",
     ))]  # fmt: skip
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    versions = f"{sys.version} {np.__version__} {scipy.__version__}".encode()
+    return hashlib.sha256(versions.join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
-def outcome(path: Path, machine: Machine) -> Outcome:
+def _file(folder: Path, machine: Machine, path: Path) -> Path:
+    return folder / machine.name.replace(" ", "-") / f"{path.stem}.json"
+
+
+def outcome(path: Path, machine: Machine, folder: Path = FOLDER) -> Outcome:
     """The same, kept from an earlier run if nothing has changed."""
-    file = FOLDER / machine.name.replace(" ", "-") / f"{path.stem}.json"
+    file = _file(folder, machine, path)
     key = _key(path)
     if file.exists():
         kept = json.loads(file.read_text())
@@ -187,6 +193,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--only", nargs="+", default=[], help="names of machines, or their starts")
     parser.add_argument("--list", action="store_true", help="say which machines there are")
     parser.add_argument("--fresh", action="store_true", help="forget what is done")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where results are kept")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
     chosen = [m for m in machines() if not options.only or m.name.startswith(tuple(options.only))]
@@ -200,12 +207,11 @@ def main(arguments: list[str]) -> None:
     if options.fresh:
         for machine in chosen:
             for path in paths:
-                file = FOLDER / machine.name.replace(" ", "-") / f"{path.stem}.json"
-                file.unlink(missing_ok=True)
+                _file(options.folder, machine, path).unlink(missing_ok=True)
     print(f"{len(paths)} chapters on {len(chosen)} machines, about half a minute each")
     outcomes: dict[tuple[str, str], Outcome] = {}
     with ThreadPoolExecutor(options.workers) as pool:
-        runs = {pool.submit(outcome, path, machine): (path.stem, machine.name)
+        runs = {pool.submit(outcome, path, machine, options.folder): (path.stem, machine.name)
                 for machine in chosen for path in paths}  # fmt: skip
         for run in as_completed(runs):
             stem, name = runs[run]
@@ -214,15 +220,15 @@ def main(arguments: list[str]) -> None:
             said = ", ".join(differing) if differing else "the same digits"
             print(f"{len(outcomes)}/{len(runs)} {name}: {stem}: {said}", flush=True)
     text = table([machine.name for machine in chosen], outcomes)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    (FOLDER / "table.md").write_text(text + "\n")
-    (FOLDER / "differences.txt").write_text("\n\n".join(
-        f"=== {stem}, cell {cell}, {name}\n{what}"
-        for (stem, name), done in sorted(outcomes.items()) for cell, what in done.differences.items()
-    ) + "\n")  # fmt: skip
+    options.folder.mkdir(parents=True, exist_ok=True)
+    (options.folder / "table.md").write_text(text + "\n")
+    said = [f"=== {stem}, cell {cell}, {name}\n{what}\n"
+            for (stem, name), done in sorted(outcomes.items())
+            for cell, what in done.differences.items()]  # fmt: skip
+    (options.folder / "differences.txt").write_text("\n".join(said))
     print(text)
     if any(done.differences for done in outcomes.values()):
-        sys.exit(f"digits differ: {FOLDER / 'differences.txt'} says which")
+        sys.exit(f"digits differ: {options.folder / 'differences.txt'} says which")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@
 Makes environments in .cache/matrix: the lower bounds of pyproject.toml with the oldest Python that
 is found, and the newest versions with every newer one (or the same, if there is no other). In
 each, tools/reproduce.py runs with one and with two threads, and once as an older processor would
-run it; then the unit tests and doctests, unless ``--quick``. What is done is kept, so an
+run it; then, unless ``--quick``, the unit tests and doctests, and the chapters, of which every
+printed digit is compared (tools/elsewhere.py). What is done is kept, so an
 interrupted run goes on where it stopped; a change of the code or of the requirements starts the
 part again that it concerns. ``--fresh`` forgets everything. The table of largest deviations
 (tools/reproduce.py says in which norm) is printed and written to .cache/matrix/matrix.md.
@@ -38,6 +39,7 @@ CONTEMPORARY = ("pyparsing<3.3",)
 #: What numbers depend on, and what tests depend on beside.
 NUMBERS = ("mfbook/**/*.py", "tools/reproduce.py")
 UNITS = ("tests/**/*.py", "tools/*.py", "conftest.py")
+CHAPTERS = ("mfbook/**/*.py", "tools/*.py", "book/*.ipynb")
 #: Units and doctests, without those of other tools and of the repository.
 TESTS = ["-m", "not slow and not browser", "tests", "mfbook"]
 TESTS += [f"--ignore=tests/{name}.py" for name in (
@@ -167,6 +169,18 @@ def units(env: Environment) -> bool:
     return True
 
 
+def chapters(env: Environment) -> int:
+    """In how many cells of the chapters a printed digit differs."""
+    folder, key = env.folder / "elsewhere", code(*CHAPTERS)
+    stamp = env.folder / "chapters.done"
+    if not known(stamp, key):
+        print(f"chapters of {env.name}", flush=True)
+        run(env, "tools/elsewhere.py", "--only", "here", "--folder", folder, "--workers", "2")
+        stamp.write_text(key)
+    *_, sums = (folder / "table.md").read_text().splitlines()
+    return int(sums.split("|")[-2])
+
+
 def versions(env: Environment) -> dict[str, str]:
     """Versions of Python and of what the package needs, as noted beside the numbers."""
     text = (env.folder / "1-thread.json").read_text()
@@ -187,7 +201,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pythons", nargs="*", default=[], help="interpreters; default: all found")
     parser.add_argument("--only", help="environments whose name begins so")
-    parser.add_argument("--quick", action="store_true", help="numbers only, no unit tests")
+    parser.add_argument("--quick", action="store_true", help="numbers only")
     parser.add_argument("--fresh", action="store_true", help="make the environments again")
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT))
@@ -206,12 +220,15 @@ def main() -> None:
             passed = units(env)
             good &= passed
             cells.append("pass" if passed else "FAIL")
+            differ = chapters(env)
+            good &= differ == 0
+            cells.append(str(differ))
         rows.append((versions(env), cells))
-    text = table(rows, [] if options.quick else ["unit tests"])
+    text = table(rows, [] if options.quick else ["unit tests", "cells that differ"])
     (FOLDER / "matrix.md").write_text(text)
     print(text)
     if not good:
-        sys.exit(f"a number deviates by more than {TOLERANCE:g}, or a test fails")
+        sys.exit(f"a number deviates by more than {TOLERANCE:g}, a test fails, or a digit differs")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,129 @@
+"""Which wrong programs run today: those whose cells or modules have changed, and a share of all.
+
+That a check fails for a wrong program (``tests/test_chapter_*.py``) depends on the cells of its
+chapter, on the test, and on the modules of the package that they import. ``tests/seen.json`` holds
+a hash of all this for each chapter, from the last time that all its wrong programs were seen to
+fail. Where the hash is another one, they all run; where it is the same, they run on one day of
+the week, and every week in the weekly tests. ``make wrong`` runs all of them and writes the file.
+
+    python tools/turns.py            which chapters are due today, and why
+    python tools/turns.py --write    write tests/seen.json (make wrong does, when all have failed)
+"""
+
+from __future__ import annotations
+
+import ast
+import datetime
+import hashlib
+import json
+import os
+import sys
+from functools import cache
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tools.chapters import BOOK, ROOT, chapters, read, text  # noqa: E402
+
+SEEN = ROOT / "tests" / "seen.json"
+#: A number of a day, or ``all``; set once, so that a run that lasts past midnight stays one run.
+VARIABLE = "MFBOOK_TURN"
+SHARES = 7
+
+
+def turn() -> int | None:
+    """The number of the day, or ``None`` where all are due."""
+    today = os.environ.setdefault(VARIABLE, str(datetime.date.today().toordinal()))
+    return None if today == "all" else int(today)
+
+
+def wrong_programs_of(chapter: str) -> Path:
+    """The tests with the wrong programs of a chapter.
+
+    >>> wrong_programs_of("06-long-time").name, wrong_programs_of("a-sphere-circle").name
+    ('test_chapter_06.py', 'test_chapter_a_circle.py')
+    """
+    first, *_, last = chapter.split("-")
+    name = f"a_{last}" if chapter.startswith("a-sphere") else first
+    return ROOT / "tests" / f"test_chapter_{name}.py"
+
+
+@cache
+def _imported(path: Path) -> frozenset[Path]:
+    """Files of the package that a file imports, directly."""
+    return _imports(path.read_text(encoding="utf-8"), path)
+
+
+def _imports(source: str, path: Path) -> frozenset[Path]:
+    found: set[Path] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = path.parents[node.level - 1].relative_to(ROOT).parts
+                base = ".".join([*package, *filter(None, [node.module])])
+            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        for name in names:
+            place = ROOT.joinpath(*name.split("."))
+            if name.startswith("mfbook"):
+                found |= set(filter(Path.exists, (place.with_suffix(".py"), place / "__init__.py")))
+    return frozenset(found)
+
+
+def uses(chapter: str) -> list[Path]:
+    """Files that the wrong programs of a chapter depend on, beside its cells."""
+    cells = [cell for cell in read(BOOK / f"{chapter}.ipynb")["cells"]
+             if cell["cell_type"] == "code"]  # fmt: skip
+    tests = wrong_programs_of(chapter)
+    waiting = set(_imported(tests)).union(
+        *(_imports(text(cell["source"]), BOOK / "cell.py") for cell in cells)
+    )
+    found: set[Path] = set()
+    while waiting:
+        file = waiting.pop()
+        # drawings are replaced or left out where wrong programs run
+        if file not in found and "plots" not in file.parts:
+            found.add(file)
+            waiting |= _imported(file)
+    return sorted([tests, ROOT / "tests" / "chapter_runner.py", *found])
+
+
+def fingerprint(chapter: str) -> str:
+    """Hash of all that the wrong programs of a chapter depend on."""
+    cells = [text(cell["source"]) for cell in read(BOOK / f"{chapter}.ipynb")["cells"]
+             if cell["cell_type"] == "code"]  # fmt: skip
+    sources = [*cells, *(file.read_text(encoding="utf-8") for file in uses(chapter))]
+    return hashlib.sha256("\0".join(sources).encode()).hexdigest()[:16]
+
+
+def seen() -> dict[str, str]:
+    """The hashes of the last time that all wrong programs failed."""
+    return json.loads(SEEN.read_text()) if SEEN.exists() else {}
+
+
+def due() -> dict[str, str]:
+    """Chapters whose wrong programs run, with the reason."""
+    known, day, found = seen(), turn(), {}
+    for number, path in enumerate(chapters()):
+        if known.get(path.stem) != fingerprint(path.stem):
+            found[path.stem] = "changed"
+        elif day is None or number % SHARES == day % SHARES:
+            found[path.stem] = "its turn"
+    return found
+
+
+def main(arguments: list[str]) -> None:
+    """Say which are due, or write what has been seen."""
+    if "--write" in arguments:
+        marks = {path.stem: fingerprint(path.stem) for path in chapters()}
+        SEEN.write_text(json.dumps(marks, indent=1) + "\n")
+        return
+    for chapter, why in due().items():
+        print(f"{chapter}: {why}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
