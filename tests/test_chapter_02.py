@@ -19,7 +19,7 @@ from mfbook.functional import Functional
 from mfbook.measure import Measure
 from tools.chapters import BOOK, read, text
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.wrong_program]
 
 NOTEBOOK = read(BOOK / "02-model.ipynb")
 CELLS = {cell["id"]: cell for cell in NOTEBOOK["cells"]}

@@ -16,7 +16,7 @@ import pytest
 from mfbook import bounds, derivatives
 from tools.chapters import BOOK, read, text
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.wrong_program]
 
 NOTEBOOK = read(BOOK / "03-assumptions.ipynb")
 CELLS = {cell["id"]: cell for cell in NOTEBOOK["cells"]}

@@ -400,6 +400,7 @@ class TestDynamics(Chapter):
     wrong = WRONG
     least = 1
 
+    @pytest.mark.wrong_program
     def test_layer_of_another_block_is_noticed(self, book):
         """The cell that trains a layer once more compares it with what is stored."""
         if "text-live" not in book.before:
