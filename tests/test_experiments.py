@@ -100,7 +100,10 @@ def test_observation_at_the_start_is_the_law(stored):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("M, j, seed", [(16, 4, 49), (64, 7, 10), (256, 3, 31), (2048, 0, 7)])
+@pytest.mark.parametrize(
+    "M, j, seed",
+    [(16, 4, 49), pytest.param(64, 7, 10, marks=pytest.mark.weekly), (256, 3, 31), (2048, 0, 7)],
+)
 def test_descent_rows_are_not_stale(stored, M, j, seed):
     signed = propagation.descent_row(M, propagation.STEPS[j], seed)
     i = propagation.HEADS.index(M)
@@ -356,6 +359,7 @@ def few_heads(monkeypatch):
         monkeypatch.setattr(propagation, name, value)
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 def test_results_of_a_sweep_are_its_rows(few_heads):
     data = propagation.compute(None, 1)

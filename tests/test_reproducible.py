@@ -160,6 +160,7 @@ def test_check_of_notebooks_sees_a_change(tmp_path, monkeypatch, capsys):
     assert "differs in 01-x.ipynb" in capsys.readouterr().out
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 def test_threads_of_linear_algebra_do_not_matter(tmp_path):
     """The stored numbers were made with one thread."""

@@ -549,6 +549,7 @@ def test_both_methods_end_in_the_same_clusters(activation, ascent):
     assert np.sort(fast.clusters.masses) == pytest.approx(np.sort(slow.clusters.masses), abs=0.05)
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [2, 3])
 @pytest.mark.parametrize("ascent", [True, False])

@@ -378,7 +378,7 @@ def test_linear_rates_are_those_of_the_flow(verdict):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [7, 9])
+@pytest.mark.parametrize("seed", [7, pytest.param(9, marks=pytest.mark.weekly)])
 def test_splitting_is_a_nonlinear_instability(seed):
     """However close two particles start, they end at the same distance, at a lower value."""
     R, _, theta = small(seed)

@@ -43,7 +43,7 @@ def book(pytester, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.weekly)])
 def test_failures_are_told_by_statement_with_the_command_that_shows_them_again(book, workers):
     options = ("--words", "--nbval", "--nbval-current-env", "-q", "-n", workers)
     done = book.runpytest_subprocess(*options, "book", "test_one.py")
@@ -113,5 +113,8 @@ def test_a_changed_cell_changes_the_fingerprint(tmp_path, monkeypatch):
     assert turns.fingerprint("06-long-time") == before
     cell = next(c for c in read(source)["cells"] if c["cell_type"] == "code" and c["outputs"])
     line = text(cell["source"]).splitlines()[0]
-    (tmp_path / source.name).write_text(source.read_text().replace(line, line + " # more", 1))
+    changed = tmp_path / "changed"
+    changed.mkdir()
+    monkeypatch.setattr(turns, "BOOK", changed)
+    (changed / source.name).write_text(source.read_text().replace(line, line + " # more", 1))
     assert turns.fingerprint("06-long-time") != before

@@ -194,8 +194,10 @@ class Teller:
     def _state(self, name: str) -> str:
         done, whole = self._done[name], self._all[name]
         what = "cells" if name.endswith("outputs") else "tests"
-        held = f", {self._held[name]} of {self._checks[name]} checks" if name in self._checks else ""
-        return f"{name}: {done} of {whole} {what}{held}"
+        text = f"{name}: {done} of {whole} {what}"
+        if name in self._checks:
+            text += f", {self._held[name]} of {self._checks[name]} checks hold"
+        return text
 
     # ------------------------------------------------------------------ what is wrong
 

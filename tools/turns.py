@@ -48,11 +48,19 @@ def wrong_programs_of(chapter: str) -> Path:
 
 
 @cache
+def _code(chapter: Path) -> tuple[str, ...]:
+    """Sources of the code cells of a chapter."""
+    cells = read(chapter)["cells"]
+    return tuple(text(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+
+
+@cache
 def _imported(path: Path) -> frozenset[Path]:
     """Files of the package that a file imports, directly."""
     return _imports(path.read_text(encoding="utf-8"), path)
 
 
+@cache
 def _imports(source: str, path: Path) -> frozenset[Path]:
     found: set[Path] = set()
     for node in ast.walk(ast.parse(source)):
@@ -75,12 +83,9 @@ def _imports(source: str, path: Path) -> frozenset[Path]:
 
 def uses(chapter: str) -> list[Path]:
     """Files that the wrong programs of a chapter depend on, beside its cells."""
-    cells = [cell for cell in read(BOOK / f"{chapter}.ipynb")["cells"]
-             if cell["cell_type"] == "code"]  # fmt: skip
     tests = wrong_programs_of(chapter)
-    waiting = set(_imported(tests)).union(
-        *(_imports(text(cell["source"]), BOOK / "cell.py") for cell in cells)
-    )
+    cells = (_imports(code, BOOK / "cell.py") for code in _code(BOOK / f"{chapter}.ipynb"))
+    waiting = set(_imported(tests)).union(*cells)
     found: set[Path] = set()
     while waiting:
         file = waiting.pop()
@@ -93,9 +98,8 @@ def uses(chapter: str) -> list[Path]:
 
 def fingerprint(chapter: str) -> str:
     """Hash of all that the wrong programs of a chapter depend on."""
-    cells = [text(cell["source"]) for cell in read(BOOK / f"{chapter}.ipynb")["cells"]
-             if cell["cell_type"] == "code"]  # fmt: skip
-    sources = [*cells, *(file.read_text(encoding="utf-8") for file in uses(chapter))]
+    code = _code(BOOK / f"{chapter}.ipynb")
+    sources = [*code, *(file.read_text(encoding="utf-8") for file in uses(chapter))]
     return hashlib.sha256("\0".join(sources).encode()).hexdigest()[:16]
 
 
