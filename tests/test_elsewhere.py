@@ -31,6 +31,7 @@ assert 0.5 < (off != 0).mean() < 0.8, "two results of three"
 turned = np.ascontiguousarray(x[::-1])
 assert (np.exp(x) == np.exp(turned)[::-1]).all(), "a function stays a function"
 assert (np.sinh(-x) == -np.sinh(x)).all() and (np.cos(-x) == np.cos(x)).all()
+assert np.power(2.0, -np.arange(9)).tolist() == [1 / 2**k for k in range(9)]
 assert np.exp(0.0) == 1 and np.log(1.0) == 0 and np.cos(0.0) == 1, "what is exact stays exact"
 assert np.exp(x.astype(np.float32)).dtype == np.float32
 A = rng.normal(size=(7, 30))

@@ -10,7 +10,7 @@ Verrou and CADNA do for compiled programs: from then on
 
 ``u`` is a hash of the seed and of the size of the result. So a function stays a function (equal
 arguments give equal results), odd and even functions stay so, and symmetric matrices symmetric.
-Exact results of functions (``exp(0)``) stay exact, as they are on every processor.
+Exact results of functions (``exp(0)``, ``2**-6``) stay exact, as they are on every processor.
 
 Operators of arrays cannot be replaced from outside. In the package and in cells of notebooks they
 are rewritten when the source is read: ``a @ b`` into ``matmul(a, b)``, ``a ** b`` into
@@ -71,6 +71,12 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 
 
+def _few_bits(x) -> np.ndarray:
+    """Whether numbers have at most 26 binary digits: results that are exact, not rounded."""
+    real, imaginary = (np.frexp(part)[0] * 2.0**26 for part in (np.real(x), np.imag(x)))
+    return (real == np.rint(real)) & (imaginary == np.rint(imaginary))
+
+
 class Rounding:
     """Rounding errors that are a function of a seed and of the size of a number."""
 
@@ -97,10 +103,10 @@ class Rounding:
         # the sum with 0 makes the memory contiguous and one zero of two
         return np.atleast_1d(np.abs(x) + 0.0).view(np.uint64)
 
-    def __call__(self, value, exact_integers: bool = False):
+    def __call__(self, value, exact: bool = False):
         """A result, or a tuple of results, with other last bits."""
         if isinstance(value, tuple):
-            parts = [self(part, exact_integers) for part in value]
+            parts = [self(part, exact) for part in value]
             return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
         if isinstance(value, float):
             value = np.float64(value)
@@ -109,8 +115,8 @@ class Rounding:
         if value.dtype not in (np.float64, np.complex128) or value.size == 0:
             return value
         units = self.units(np.asarray(value))
-        if exact_integers:
-            units = np.where(value == np.rint(value), 0.0, units)
+        if exact:
+            units = np.where(_few_bits(value), 0.0, units)
         with np.errstate(invalid="ignore", over="ignore", under="ignore"):
             changed = value * (1.0 + units * 2.0**-52)
             if np.iscomplexobj(value):  # inf * complex gives NaN
@@ -130,9 +136,9 @@ class Rounding:
 class Rounded:
     """A function whose results are rounded otherwise; in all else it is the function."""
 
-    def __init__(self, function, rounding: Rounding, exact_integers: bool = False):
+    def __init__(self, function, rounding: Rounding, exact: bool = False):
         functools.update_wrapper(self, function, updated=())
-        self._function, self._rounding, self._exact = function, rounding, exact_integers
+        self._function, self._rounding, self._exact = function, rounding, exact
 
     def __call__(self, *args, **kwargs):
         """The result of the function with other last bits, in ``out`` if that is given."""
@@ -270,7 +276,7 @@ def install(seed: int, package: str = "mfbook") -> None:
         return np.matmul(a, b) if arrays else operator.matmul(a, b)
 
     def to_the(a, b):
-        return rounding(operator.pow(a, b), exact_integers=True)
+        return rounding(operator.pow(a, b), exact=True)
 
     # names that the rewritten sources use
     builtins._rounded_matmul, builtins._rounded_power = times, to_the
