@@ -289,7 +289,7 @@ def test_heads_that_normalise_their_queries(before):
 def test_flow_with_frozen_keys(before):
     state = dict(before["conserved-quantities"])
     state["R"] = frozen_keys(state["R"])
-    assert {"flow: drift of Q_1, Q_2 (rounded up)", "flow with ridge: distance from the decay"} <= (
+    assert {"flow: drift of Q_1, Q_2", "flow with ridge: distance from the decay"} <= (
         failing(["conserved-quantities", "check-conserved"], state)
     )
 
@@ -309,7 +309,7 @@ def test_conserved_quantity_with_the_wrong_transpose(before):
         )
 
     state["imbalance"] = transposed
-    assert "flow: drift of Q_1, Q_2 (rounded up)" in failing(["check-conserved"], state)
+    assert "flow: drift of Q_1, Q_2" in failing(["check-conserved"], state)
 
 
 class SigmoidLocal(AttentionLocal):
@@ -410,6 +410,9 @@ def test_words_about_the_conserved_quantities(before):
 
 def test_words_about_the_hill_with_many_heads():
     (output,) = CELLS["ex-hill-solution"]["outputs"]
-    rows = re.findall(r"^(\d+) +([\d.]+)$", text(output["data"]["text/plain"]), re.MULTILINE)
-    height = {int(M): float(h) for M, h in rows}
-    assert 0.1 < height[32] < height[4]
+    rows = re.findall(
+        r"^(\d+) +([\d.]+) +([\d.]+) +([\d.]+)$", text(output["data"]["text/plain"]), re.MULTILINE
+    )
+    height = {int(M): [float(h) for h in others] for M, *others in rows}
+    least, median, largest = zip(height[4], height[32], strict=True)
+    assert 0.1 < least[1] and median[1] < 0.8 * median[0] and largest[1] < least[0]

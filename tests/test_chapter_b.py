@@ -20,7 +20,9 @@ CELLS = computing(read(BOOK / "b-primer.ipynb"))
 # The same cells in smaller portions.
 SMALLER = [
     ("flows", "np.geomspace(1, 400, 24)", "np.geomspace(1, 400, 6)"),
-    ("geodesic", "range(908, 913)", "range(911, 913)"),
+    ("lift", "range(50)", "range(20)"),
+    ("geodesic", "range(908, 918)", "range(911, 913)"),
+    ("geodesic", "others[4]", "others[1]"),
     ("ridge", "range(100)", "range(10)"),
     ("many-tokens", "[16, 32, 64, 128, 256]", "[16, 32, 64, 256]"),
     ("many-tokens", "range(40)", "range(20)"),
@@ -32,10 +34,12 @@ SMALLER = [
     ("energy-identity", "starts[5]", "starts[3]"),
     ("own-motion", "np.geomspace(100, 2000, 64)", "np.geomspace(100, 400, 24)"),
     ("sphere-run", "sample(925, 150, 3)", "sample(925, 50, 3)"),
+    ("circle-draws", "range(1, 10)", "range(1, 3)"),
+    ("own-motion", "range(909, 919)", "range(909, 914)"),
     ("own-stability", '"couplings": 16', '"couplings": 4'),
     ("own-stability", '"maxiter": 30', '"maxiter": 2'),
-    ("own-optimal", '"starts": 4, "maxiter": 300', '"starts": 2, "maxiter": 60'),
-    ("own-optimal", "nobody, 914, 4,", "nobody, 914, 3,"),
+    ("own-optimal", '"starts": 16, "maxiter": 100', '"starts": 4, "maxiter": 60'),
+    ("own-optimal", "nobody, seed, 4,", "nobody, seed, 3,"),
 ]
 
 
@@ -281,8 +285,8 @@ WRONG = [
      ("circle-run",
       "settle(E_6, tokens, ascent=True, tolerance=1e-14, horizon=1e12, atol=1e-5, record=1)",
       "settle(E_6, tokens, ascent=True, record=1)"),
-     ("circle-run", "step_of = {n: int(np.argmax(patient.count == n)) for n in (2, 1)}",
-      "step_of = {2: int(np.argmax(patient.count == 2)), 1: len(patient.count) - 1}")),
+     ("circle-run", "step_of = {n: int(np.argmax(run.count == n)) for n in (2, 1)}",
+      "step_of = {2: int(np.argmax(run.count == 2)), 1: len(run.count) - 1}")),
     ("waiting time without its sine",
      "check-sphere", "waiting time / two-cluster formula", waiting),
     ("waiting time doubled", "check-sphere", "waiting time / two-cluster formula",
