@@ -596,6 +596,12 @@ def test_rate_is_the_formula_of_the_theorem():
     assert np.isclose(bounds.propagation_rate(7, 0.5, 0.1, D=3, t_end=0.5), expected)
 
 
+def test_rate_does_not_count_a_step_more_where_the_step_is_rounded():
+    rate = lambda epsilon: bounds.propagation_rate(64, epsilon, 0.1, D=32, t_end=8.0)  # noqa: E731
+    assert np.isclose(rate(np.nextafter(0.25, 0)), rate(0.25), rtol=1e-12)
+    assert rate(0.2499) - rate(0.25) > 1e-4  # 33 steps
+
+
 @pytest.mark.parametrize("name, factor", [("M", 4), ("epsilon", 0.25)])
 def test_rate_falls_with_heads_and_steps(name, factor):
     arguments = {"M": 64, "epsilon": 0.01}

@@ -17,6 +17,7 @@ from prose import Quoted, Sentence, landmarks, quoted, sentences, shown, words_s
 from scipy.stats import norm
 
 import mfbook
+from mfbook.experiments import propagation
 from mfbook.experiments import sphere as sphere_sweep
 from mfbook.sphere import settle
 from mfbook.tasks import ALPHABET
@@ -227,6 +228,10 @@ DERIVED = {
     ),
     ("04-static", "after-4-1", "30,000"): lambda out: round(1 / norm.sf(4), -4),
     ("04-static", "text", "2048"): lambda out: 256 * 8,  # windows, and characters of one
+    **dict.fromkeys(
+        [("05-dynamics", cell, "72") for cell in ("title", "grid-text", "away")],
+        lambda out: len(propagation.HEADS) * len(propagation.STEPS),
+    ),
     ("05-dynamics", "grid-text", "3600"): lambda out: 72 * 50,
     ("05-dynamics", "cloud", "3600"): lambda out: 72 * 50,
     ("05-dynamics", "cloud", "1800"): lambda out: 72 * 50 / 2,
