@@ -15,7 +15,6 @@ SMALLER = [
     ("refine", "(50, 100, 200, 400, 800, 1600, 3200)", "(50, 100, 400)"),
     ("check-3-1", "states[3200]", "states[400]"),
     ("exit", "walks=20_000", "walks=8_000"),
-    ("sphere-states", "(20, 40, 80)", "(20, 40)"),
     ("leaky", "(50, 100, 200)", "(20, 40, 80)"),
     ("generic", "12 if mu is cloud", "5 if mu is cloud"),
     ("normalised", "(50, 100, 200, 400)", "(50, 100)"),
