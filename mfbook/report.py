@@ -70,7 +70,7 @@ def below(value: float, limit: float) -> float:
     Returns
     -------
     float
-        ``value``. Where it exceeds the limit, it is shown itself.
+        ``value``. Where it exceeds the limit, or is not a number, it is shown itself.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def above(value: float, limit: float) -> float:
     Returns
     -------
     float
-        ``value``. Where it is less than the limit, it is shown itself.
+        ``value``. Where it is less than the limit, or not a number, it is shown itself.
 
     Examples
     --------

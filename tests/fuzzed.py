@@ -853,9 +853,10 @@ public(
     report,
     at_most={**COMPARED, "bound": number(2.0), "view": judged},
     at_least={**COMPARED, "bound": number(0.5), "view": judged},
-    below={"value": number(1e-9), "limit": number(1e-8)},
-    above={"value": number(0.31), "limit": number(0.3)},
-    coarse={"value": number(0.1234), "digits": count(2)},
+    # a measured value that is not a number stays one, and no check holds with it
+    below={"value": number(1e-9), "limit": number(1e-8), "nan": True},
+    above={"value": number(0.31), "limit": number(0.3), "nan": True},
+    coarse={"value": number(0.1234), "digits": count(2), "nan": True},
     equal={**COMPARED, "expected": number(1.0), "view": judged},
     Row={
         **COMPARED,

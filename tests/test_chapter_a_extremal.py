@@ -108,7 +108,7 @@ WRONG = [
      "quadratic check-circle-minimiser", "quadratic programs between",
      ("quadratic", "F.potential(x) / 2", "F.potential(x)")),
     ("neighbours lost when refining", "quadratic check-circle-minimiser",
-     "quadratic program − least E", ("quadratic", "np.arange(-4, 5)", "np.arange(-1, 2)")),
+     "quadratic programs between", ("quadratic", "np.arange(-4, 5)", "np.arange(-1, 2)")),
     ("room without the kernel's curvature", "quadratic check-circle-minimiser",
      "quadratic programs between",
      ("quadratic", "room = M * h**2 / 8 + (1 + 3 * beta) * (h**2 / 8) ** 2 / 2 + w @ slope - "

@@ -22,9 +22,8 @@ SMALLER = [
     ("inside", "sweep.start(d, 1, 80)", "sweep.start(d, 1, 50)"),
     ("draws", "sweep.start(2, seed, 120)", "sweep.start(2, seed, 60)"),
     ("draws", "range(100, 110)", "range(100, 104)"),
-    ("many-draws", "range(6)", "range(2)"),
-    ("many-draws", "sweep.start(2, seed, 100)", "sweep.start(2, seed, 50)"),
-    ("times", "sweep.start(2, 0, 60)", "sweep.start(2, 0, 20)"),
+    ("many-draws", "range(10)", "range(4)"),
+    ("times", "range(10)", "range(5)"),
 ]  # fmt: skip
 SKIP = ("search", "single", "live-counts")
 
