@@ -472,7 +472,8 @@ class Check:
         def plain(x, digits=DIGITS):  # JSON has no word for NaN or infinity
             if x is None or not math.isfinite(x):
                 return None
-            return _as_shown(x, digits) if abs(x) >= NOISE else 0.0
+            shown = _as_shown(x, digits)
+            return shown if abs(shown) >= NOISE else 0.0
 
         return {
             "statement": self.statement,

@@ -2,7 +2,7 @@
 
 A second run of unchanged chapters writes the same bytes. What varies from run to run is kept out
 of the file (times, the version of Python, the kernel's name) or kept as it was: an output that
-agrees with the stored one up to rounding is not replaced, and the seconds of a cell in
+shows the same digits as the stored one is not replaced, and the seconds of a cell in
 timings.json are measured again only when its source has changed.
 
 The data of the figures, which come with their pictures, are taken out of the outputs and written
@@ -113,12 +113,12 @@ def has_image(output: dict) -> bool:
 
 
 def keep_unchanged(cell, stored: dict | None) -> None:
-    """Put back the stored outputs where the fresh ones agree with them up to rounding."""
+    """Put back the stored outputs where the fresh ones show the same digits."""
     if stored is None or stored.get("source") != cell.source:
         return
     if any(map(has_image, cell.outputs)):
         return
-    if difference(stored["outputs"], cell.outputs) is None:
+    if difference(stored["outputs"], cell.outputs, exact=True) is None:
         for output in stored["outputs"]:
             if output.output_type == "execute_result":
                 output["execution_count"] = cell.execution_count
