@@ -18,7 +18,7 @@ os.environ.setdefault("POT_BACKEND_DISABLE_JAX", "1")
 def pytest_addoption(parser):
     """What ``make test`` asks for."""
     group = parser.getgroup("mfbook")
-    group.addoption("--turns", action="store_true", help="only wrong programs that are due today")
+    group.addoption("--turns", action="store_true", help="of what runs by turns, what is due today")
     group.addoption("--words", action="store_true", help="tell the progress in words")
 
 
@@ -51,12 +51,16 @@ def pytest_runtest_makereport(item, call):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave wrong programs out whose turn it is not; begin with long files."""
+    """Leave out what has to wait for its turn; begin with long files."""
     telling.note_cells(items)
     if config.getoption("turns"):
         chosen = {turns.wrong_programs_of(chapter) for chapter in turns.due()}
         wrong = {item for item in items if item.get_closest_marker("wrong_program")}
         resting = {item for item in wrong if item.path not in chosen}
+        for item in items:
+            mark = item.get_closest_marker("by_turn")
+            if mark and item.callspec.id not in mark.kwargs["always"]:
+                resting |= set() if turns.has_turn(item.nodeid) else {item}
         config.hook.pytest_deselected(items=list(resting))
         items[:] = [item for item in items if item not in resting]
     # so that no worker is left alone with a long one at the end

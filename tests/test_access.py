@@ -235,6 +235,8 @@ def test_page_is_sound(page, path, site):
         assert page.locator("table.mf-check").count() >= 1
 
 
+# One type of page shows what a change of the style does; the others follow by turns.
+@pytest.mark.by_turn(always={"index.html", "02-model.html"})
 def test_page_is_accessible(page, path):
     """axe-core, contrast in both modes, no sideways scrolling at 320 pixels and at 200 %."""
     page.emulate_media(reduced_motion="reduce")  # colours change at once

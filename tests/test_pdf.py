@@ -62,7 +62,7 @@ def printed(ready, tmp_path_factory):
 
 
 @pytest.mark.browser
-@pytest.mark.slow
+@pytest.mark.weekly
 class TestPart:
     def test_pages_are_counted_and_numbered(self, printed):
         result, reader, texts = printed

@@ -72,16 +72,31 @@ def all_seen(monkeypatch, tmp_path):
     return tmp_path / "seen.json"
 
 
-def test_what_has_not_changed_is_due_once_a_week(all_seen, monkeypatch):
+def test_what_has_not_changed_is_due_one_chapter_a_day(all_seen, monkeypatch):
     today = datetime.date(2026, 11, 22).toordinal()
     found = []
-    for day in range(today, today + turns.SHARES):
+    for day in range(today, today + len(chapters())):
         monkeypatch.setenv(turns.VARIABLE, str(day))
-        assert 1 <= len(turns.due()) <= 3 and set(turns.due().values()) == {"its turn"}
-        found += turns.due()
+        (chapter,) = turns.due()
+        assert turns.due()[chapter] == "its turn"
+        found.append(chapter)
     assert sorted(found) == [path.stem for path in chapters()]
     monkeypatch.setenv(turns.VARIABLE, "all")
     assert len(turns.due()) == len(found)
+
+
+def test_other_turns_come_once_a_week(monkeypatch):
+    names = [f"tests/test_access.py::test_page[{i}.html]" for i in range(70)]
+    counts = dict.fromkeys(names, 0)
+    for day in range(100, 100 + turns.SHARES):
+        monkeypatch.setenv(turns.VARIABLE, str(day))
+        todays = list(filter(turns.has_turn, names))
+        assert len(todays) < 25
+        for name in todays:
+            counts[name] += 1
+    assert set(counts.values()) == {1}
+    monkeypatch.setenv(turns.VARIABLE, "all")
+    assert all(map(turns.has_turn, names))
 
 
 def test_what_has_changed_is_due(all_seen, monkeypatch):

@@ -1,10 +1,13 @@
-"""Which wrong programs run today: those whose cells or modules have changed, and a share of all.
+"""What runs by turns: wrong programs whose cells have not changed, and pages in the browser.
 
 That a check fails for a wrong program (``tests/test_chapter_*.py``) depends on the cells of its
 chapter, on the test, and on the modules of the package that they import. ``tests/seen.json`` holds
 a hash of all this for each chapter, from the last time that all its wrong programs were seen to
-fail. Where the hash is another one, they all run; where it is the same, they run on one day of
-the week, and every week in the weekly tests. ``make wrong`` runs all of them and writes the file.
+fail. Where the hash is another one, they all run; where it is the same, they run when it is the
+turn of the chapter, one chapter a day, and every week in the weekly tests. ``make wrong`` runs all
+of them and writes the file.
+
+Other tests that run by turns have the marker ``by_turn``: each of them on one day of the week.
 
     python tools/turns.py            which chapters are due today, and why
     python tools/turns.py --write    write tests/seen.json (make wrong does, when all have failed)
@@ -18,6 +21,7 @@ import hashlib
 import json
 import os
 import sys
+import zlib
 from functools import cache
 from pathlib import Path
 
@@ -27,6 +31,7 @@ from tools.chapters import BOOK, ROOT, chapters, read, text  # noqa: E402
 SEEN = ROOT / "tests" / "seen.json"
 #: A number of a day, or ``all``; set once, so that a run that lasts past midnight stays one run.
 VARIABLE = "MFBOOK_TURN"
+#: Of the tests that are marked ``by_turn``.
 SHARES = 7
 
 
@@ -45,6 +50,15 @@ def wrong_programs_of(chapter: str) -> Path:
     first, *_, last = chapter.split("-")
     name = f"a_{last}" if chapter.startswith("a-sphere") else first
     return ROOT / "tests" / f"test_chapter_{name}.py"
+
+
+def has_turn(name: str) -> bool:
+    """Whether a test of this name, marked ``by_turn``, runs today: once in seven days.
+
+    Without ``--turns`` all run.
+    """
+    day = turn()
+    return day is None or (zlib.crc32(name.encode()) + day) % SHARES == 0
 
 
 @cache
@@ -83,8 +97,12 @@ def _imports(source: str, path: Path) -> frozenset[Path]:
 
 def uses(chapter: str) -> list[Path]:
     """Files that the wrong programs of a chapter depend on, beside its cells."""
-    tests = wrong_programs_of(chapter)
-    cells = (_imports(code, BOOK / "cell.py") for code in _code(BOOK / f"{chapter}.ipynb"))
+    return _uses(wrong_programs_of(chapter), BOOK / f"{chapter}.ipynb")
+
+
+@cache
+def _uses(tests: Path, chapter: Path) -> list[Path]:
+    cells = (_imports(code, chapter.with_name("cell.py")) for code in _code(chapter))
     waiting = set(_imported(tests)).union(*cells)
     found: set[Path] = set()
     while waiting:
@@ -114,7 +132,7 @@ def due() -> dict[str, str]:
     for number, path in enumerate(chapters()):
         if known.get(path.stem) != fingerprint(path.stem):
             found[path.stem] = "changed"
-        elif day is None or number % SHARES == day % SHARES:
+        elif day is None or number == day % len(chapters()):
             found[path.stem] = "its turn"
     return found
 
