@@ -59,8 +59,10 @@ def pytest_collection_modifyitems(config, items):
         resting = {item for item in wrong if item.path not in chosen}
         for item in items:
             mark = item.get_closest_marker("by_turn")
-            if mark and item.callspec.id not in mark.kwargs["always"]:
-                resting |= set() if turns.has_turn(item.nodeid) else {item}
+            always = mark.kwargs.get("always", ()) if mark else ()
+            due = any(item.callspec.id == name for name in always)
+            if mark and not due and not turns.has_turn(item.nodeid):
+                resting.add(item)
         config.hook.pytest_deselected(items=list(resting))
         items[:] = [item for item in items if item not in resting]
     # so that no worker is left alone with a long one at the end

@@ -17,10 +17,14 @@ def note(folder, file, seed):
 def row(seed, folder, gate=None):
     """Random numbers; leaves a trace, and kills its process where a file of the folder says so.
 
-    From the cell ``gate`` on, a cell waits until the folder has a file ``open``.
+    From the cell ``gate`` on, a cell waits until the folder has a file ``open``. Where a test has
+    failed before it is, waiting has an end, so that other tests find their workers.
     """
     note(folder, "begun", seed)
+    end = time.monotonic() + 120
     while gate is not None and seed >= gate and not (Path(folder) / "open").exists():
+        if time.monotonic() > end:
+            raise TimeoutError("nobody has opened the gate")
         time.sleep(0.02)
     order = Path(folder) / f"kill-{seed}"
     if order.exists():
@@ -38,7 +42,8 @@ class Mortal:
         self.F, self.order, self.space = F, order, F.space
 
     def at(self, mu):
-        if self.order.exists():
-            self.order.unlink()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return self.F.at(mu)
+        try:
+            self.order.unlink()  # by one of those who find it
+        except FileNotFoundError:
+            return self.F.at(mu)
+        os.kill(os.getpid(), signal.SIGKILL)

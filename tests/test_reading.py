@@ -59,6 +59,12 @@ def page(name):
     return BeautifulSoup(re.sub(r'data:image/png;base64,[^"]*', "", whole), "html.parser")
 
 
+@cache
+def ids(name):
+    """Elements of a page by their ids; a search for each would read the page each time."""
+    return {element["id"]: element for element in reversed(page(name).find_all(id=True))}
+
+
 @pytest.fixture
 def pages():
     """The rendered chapters."""
@@ -96,7 +102,7 @@ def test_permanent_addresses_lead_somewhere():
 def test_permanent_addresses_lead_to_the_statement(pages):
     """What follows an anchor is the box, or the cell, of that statement."""
     for statement in statements():
-        target = pages[statement.chapter].find(id=statement.id)
+        target = ids(statement.chapter).get(statement.id)
         if target.name == "div":
             assert {"proof", "admonition"} & set(target["class"])
         else:
@@ -140,7 +146,7 @@ def test_figures_have_anchors_and_links_to_their_data(pages):
     for notebook in NOTEBOOKS:
         links = {a["href"] for a in pages[notebook.stem].find_all("a", string="Data (CSV)")}
         for figure in figures(notebook):
-            assert pages[notebook.stem].find(id=figure.name), figure.name
+            assert figure.name in ids(notebook.stem)
             assert f"data/{figure.name}.csv" in links
             assert (SITE / "data" / f"{figure.name}.csv").is_file()
 
@@ -149,19 +155,19 @@ def test_figures_have_anchors_and_links_to_their_data(pages):
 def test_every_statement_can_be_reported(pages):
     """The link under a statement names it, the page, the place and the commit."""
     for statement in statements():
-        found = pages[statement.chapter]
-        place = found.find(id=anchor(statement.id, 1))
+        found = ids(statement.chapter)
+        place = found[anchor(statement.id, 1)]
         link = place.find("a", string="Report an error")
         assert link["href"].startswith(f"{address()}/issues/new?")
         filled = parse_qs(urlsplit(link["href"]).query)
         assert statement.number in filled["title"][0]
         assert f"{statement.chapter}.html#{anchor(statement.id, 1)}" in filled["body"][0]
         assert "Built from commit" in filled["body"][0]
-        box = found.find(id=statement.id)
+        box = found[statement.id]
         if box.name == "div":
             assert box.find("a", string="Report an error")
             here = box.find("a", string="Permalink")["href"].removeprefix("#")
-            assert found.find(id=here), "the permanent address leads nowhere"
+            assert here in found, "the permanent address leads nowhere"
 
 
 @built
@@ -171,7 +177,7 @@ def test_wrong_programs_are_named_under_the_checks(pages):
     for notebook in NOTEBOOKS:
         named = {}
         for cell in check_cells(notebook):
-            place = pages[notebook.stem].find(id=cell.anchor)
+            place = ids(notebook.stem).get(cell.anchor)
             shown = place.find("details", class_="mf-caught")
             if shown is None:
                 continue
