@@ -66,7 +66,7 @@ SKIP ?=
 PYTEST := $(PY) -m pytest --nbval --nbval-current-env --words --quiet --no-header --tb short --override-ini console_output_style=classic
 SPREAD := --numprocesses $(WORKERS) --maxprocesses 8
 
-test: .venv/.test $(if $(ONLY),,book)  ## Build the book, then run the tests: six minutes on two cores (ONLY=book/06-long-time.ipynb)
+test: .venv/.test $(if $(ONLY),,book)  ## Build the book, then run the tests: nine minutes on two cores (ONLY=book/06-long-time.ipynb)
 	@echo "make test: the book is there; now the tests"
 ifdef ONLY
 	@$(PYTEST) -m 'not weekly' $(ONLY)

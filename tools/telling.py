@@ -22,7 +22,7 @@ SITE_FILES = ("test_site.py", "test_access.py", "test_links.py", "test_pdf.py", 
 #: Seconds between two lines about one part.
 PAUSE = 8.0
 #: Seconds of two quiet cores.
-USUAL = 360
+USUAL = 480
 
 
 def title(chapter: str) -> str:
