@@ -19,6 +19,8 @@ SOURCES := $(shell find book mfbook -mindepth 1 ! -path '*/__pycache__*' ! -path
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export PYTHONHASHSEED := 0
+# Whatever the shell says: each kernel and worker would compile the package again.
+export PYTHONDONTWRITEBYTECODE :=
 
 help:  ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 20
@@ -66,12 +68,22 @@ SKIP ?=
 PYTEST := $(PY) -m pytest --nbval --nbval-current-env --words --quiet --no-header --tb short --override-ini console_output_style=classic
 SPREAD := --numprocesses $(WORKERS) --maxprocesses 8
 
-test: .venv/.test $(if $(ONLY),,book)  ## Build the book, then run the tests: nine minutes on two cores (ONLY=book/06-long-time.ipynb)
-	@echo "make test: the book is there; now the tests"
+DAILY := $(PYTEST) $(SPREAD) --turns -m 'not weekly$(if $(SKIP), and not $(SKIP))'
+# What looks at the rendered book; it is built while the other tests run.
+SITE := $(addprefix tests/test_,access.py links.py pdf.py reading.py site.py)
+
+test: .venv/.test  ## Run the tests and build the book: six minutes on two cores (ONLY=book/06-long-time.ipynb)
 ifdef ONLY
+	@$(if $(filter $(SITE),$(firstword $(subst ::, ,$(ONLY)))),$(MAKE) --no-print-directory book)
 	@$(PYTEST) -m 'not weekly' $(ONLY)
 else
-	@$(PYTEST) $(SPREAD) --turns -m 'not weekly$(if $(SKIP), and not $(SKIP))' tests mfbook tools $(CHAPTERS)
+	@echo "make test: the chapters and the package, while the book is built; then its pages"
+	@mkdir -p .cache
+	@$(MAKE) --no-print-directory book > .cache/build.log 2>&1 & build=$$!; passed=true; \
+	$(DAILY) tests mfbook tools $(CHAPTERS) $(addprefix --ignore ,$(SITE)) || passed=false; \
+	wait $$build || { cat .cache/build.log; echo "make test: the book could not be built"; exit 1; }; \
+	$(DAILY) $(SITE) || passed=false; \
+	$$passed || { echo "make test: something is wrong; it is said above, after each of the two parts"; exit 1; }
 endif
 
 weekly: .venv/.test book  ## Every test, also those that take minutes, and all wrong programs

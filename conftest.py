@@ -1,10 +1,12 @@
 """How the tests run: which, in what order, how outputs are compared, and what is said meanwhile.
 
 With pytest-xdist (``make test``, or ``pytest -n 4``) a file goes to one worker, whatever ``--dist``
-says: the cells of a notebook share a kernel, the tests of a chapter run its cells once.
+says: the cells of a notebook share a kernel, the tests of a chapter run its cells once. Of the
+pages in the browser each worker takes half.
 """
 
 import os
+import zlib
 
 import pytest
 
@@ -35,8 +37,17 @@ def pytest_xdist_make_scheduler(config, log):
     """Give out files in the order of collection; xdist's own begins with those of many tests."""
     from xdist.scheduler import LoadFileScheduling
 
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            if not file.endswith("test_access.py"):
+                return file
+            # the longest of its part, and its pages do not need each other
+            page = nodeid.removeprefix(file).partition("[")[2]
+            return f"{file} {zlib.crc32(page.encode()) % 2}"
+
     config.option.loadscopereorder = False
-    return LoadFileScheduling(config, log)
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

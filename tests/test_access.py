@@ -9,6 +9,7 @@ of its formulas and with plain code. axe-core looks at each page once, at the wi
 import pytest
 from rendered import CHAPTER_PAGES, PAGES, watched
 
+from tools.turns import changed
 from tools.weights import EXCEPTIONS, LIMIT, weight
 
 pytestmark = pytest.mark.browser
@@ -190,6 +191,8 @@ def path(page):
     return page.path
 
 
+# One page of each type and what has changed; pages from the same template follow by turns.
+@pytest.mark.by_turn(always={*TYPES, *(f"{chapter}.html" for chapter in changed())})
 def test_page_is_sound(page, path, site):
     """Mathematics, images, ids and weight; the fixture: no error and no request elsewhere."""
     assert page.locator("h1").count() >= 1
@@ -235,8 +238,8 @@ def test_page_is_sound(page, path, site):
         assert page.locator("table.mf-check").count() >= 1
 
 
-# One type of page shows what a change of the style does; the others follow by turns.
-@pytest.mark.by_turn(always={"index.html", "02-model.html"})
+# The first page shows what a change of the style does; the others follow by turns.
+@pytest.mark.by_turn(always={"index.html"})
 def test_page_is_accessible(page, path):
     """axe-core, contrast in both modes, no sideways scrolling at 320 pixels and at 200 %."""
     page.emulate_media(reduced_motion="reduce")  # colours change at once
@@ -265,6 +268,7 @@ def test_page_is_accessible(page, path):
             assert not (found := violations(page, contrast=True)), "\n".join(found)
 
 
+@pytest.mark.by_turn
 @pytest.mark.parametrize("path", ["02-model.html", "a-sphere-circle.html"])
 def test_figures_on_a_phone(path, browser, site):
     """The picture fits, and a finger moves the slider."""
@@ -289,6 +293,7 @@ def test_figures_on_a_phone(path, browser, site):
         assert picture["width"] >= 200
 
 
+@pytest.mark.by_turn
 def test_the_focus_is_seen(visit):
     """Everything the tab key reaches is marked, and the bar at the top does not cover it."""
     page = visit("02-model.html")
@@ -302,6 +307,7 @@ def test_the_focus_is_seen(visit):
             assert not covered, f"{where} has the focus and is covered by {covered}"
 
 
+@pytest.mark.by_turn
 def test_forced_colours_show_the_figures_as_drawn(browser, site):
     with browser.new_context(forced_colors="active", color_scheme="dark") as context:
         page = context.new_page()

@@ -29,6 +29,7 @@ from mfbook.tasks import copy_task
 
 distributed = pytest.importorskip("distributed")
 pytestmark = [
+    pytest.mark.by_turn,
     pytest.mark.slow,
     # connections of a killed worker are left to the garbage collector, in all of Dask's threads
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
@@ -105,7 +106,6 @@ def test_a_sweep_gives_the_same_numbers(dask):
     assert np.array_equal(alone, there) and np.array_equal(alone, beside)
 
 
-@pytest.mark.by_turn
 def test_a_worker_killed_in_the_middle_costs_nothing(dask, cluster, tmp_path):
     cells = grid(seed=range(8), folder=[str(tmp_path)])
     (tmp_path / "kill-3").write_text("once")
@@ -117,7 +117,6 @@ def test_a_worker_killed_in_the_middle_costs_nothing(dask, cluster, tmp_path):
     assert before - set(dask.scheduler_info(n_workers=-1)["workers"]), "no worker was lost"
 
 
-@pytest.mark.by_turn
 def test_a_cell_that_kills_every_worker_ends_the_sweep_by_name(dask, cluster, tmp_path):
     cells, cache = grid(seed=range(6), folder=[str(tmp_path)]), tmp_path / "cache"
     (tmp_path / "kill-4").write_text("always")
@@ -134,7 +133,6 @@ def test_a_cell_that_kills_every_worker_ends_the_sweep_by_name(dask, cluster, tm
     assert calls(tmp_path) == list(range(6))
 
 
-@pytest.mark.by_turn
 def test_on_one_machine_a_killed_process_ends_the_sweep_and_it_goes_on(tmp_path):
     cells, cache = grid(seed=range(5), folder=[str(tmp_path)]), tmp_path / "cache"
     (tmp_path / "kill-4").write_text("once")
@@ -158,7 +156,6 @@ with distributed.Client(sys.argv[1]), joblib.parallel_config(backend="dask"):
 """
 
 
-@pytest.mark.by_turn
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=lambda how: how.name)
 def test_an_interrupted_client_goes_on_where_it_stopped(dask, cluster, tmp_path, how):
     before = clients(dask)
@@ -220,7 +217,6 @@ def test_one_risk_on_processes_and_on_a_cluster(dask):
         assert np.abs(got - expected).max() <= 1e-12 * np.abs(expected).max()
 
 
-@pytest.mark.by_turn
 def test_a_flow_survives_a_killed_worker(dask, tmp_path):
     """The worker dies in the middle of a step; what it was asked is asked of another."""
     order = tmp_path / "die"
@@ -238,7 +234,6 @@ def test_a_flow_survives_a_killed_worker(dask, tmp_path):
     assert np.array_equal(there.value, alone.value)
 
 
-@pytest.mark.by_turn
 def test_shards_that_died_with_their_worker_are_sent_again(dask, cluster):
     """Dask keeps one copy of what was scattered: the only one is lost with its worker."""
     F = shards(R, 4)

@@ -116,6 +116,7 @@ def test_every_public_name_is_fuzzed():
 
 
 @pytest.mark.slow
+@pytest.mark.by_turn
 def test_ten_thousand_changes(capsys):
     counts = Counter()
     for name, case in CASES.items():

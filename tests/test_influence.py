@@ -81,11 +81,11 @@ def test_permutation_of_heads_permutes_the_influence(problem):
 
 @pytest.mark.slow
 def test_deviation_of_draws_is_predicted():
-    """Statistical: 400 draws, four standard errors of their deviation."""
+    """Statistical: 200 draws, four standard errors of their deviation."""
     R, _ = make(seed=9)
     law = Measure(heads(10, 40, R.shape))
     psi = influence(R, law, [1.0])[0]
-    M, n = 400, 400
+    M, n = 400, 200
     rng = np.random.default_rng(11)
     values = []
     for _ in range(n):

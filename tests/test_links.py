@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.by_turn]
 
 TIP = ".tippy-box[data-theme~=mfbook]"
 

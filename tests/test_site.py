@@ -50,6 +50,7 @@ def test_links_and_anchors_lead_somewhere():
     assert not broken, "\n".join(broken)
 
 
+@pytest.mark.by_turn
 def test_index_links_to_the_check_cells(visit):
     page = visit("statements.html")
     links = page.locator("table.mf-index a[href*='#check-']")
@@ -104,6 +105,7 @@ def open_file(browser):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.by_turn(always={"index.html"})
 @pytest.mark.parametrize("path", ["index.html", "02-model.html", "a-sphere-circle.html"])
 def test_page_works_from_disk(path, open_file):
     if path not in PAGES:
@@ -126,6 +128,7 @@ def test_page_works_from_disk(path, open_file):
         assert figure.locator("img:visible").get_attribute("alt") != before
 
 
+@pytest.mark.by_turn
 def test_search_works_from_disk(open_file):
     if "search.html" not in PAGES:
         missing("the site is not built: make book")

@@ -43,6 +43,7 @@ def book(pytester, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.by_turn
 @pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.weekly)])
 def test_failures_are_told_by_statement_with_the_command_that_shows_them_again(book, workers):
     options = ("--words", "--nbval", "--nbval-current-env", "-q", "-n", workers)

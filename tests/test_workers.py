@@ -25,6 +25,7 @@ def test_leaves_a_trace(i):
 
 
 @pytest.mark.slow
+@pytest.mark.by_turn
 def test_files_stay_together_and_long_ones_come_first(pytester):
     pytester.makeconftest((ROOT / "conftest.py").read_text())
     pytester.makeini("[pytest]\nmarkers =\n    slow: long\n    usual: short")

@@ -22,7 +22,7 @@ SITE_FILES = ("test_site.py", "test_access.py", "test_links.py", "test_pdf.py", 
 #: Seconds between two lines about one part.
 PAUSE = 8.0
 #: Seconds of two quiet cores.
-USUAL = 480
+USUAL = 300
 
 
 def title(chapter: str) -> str:
@@ -80,7 +80,7 @@ def plan(counts: Counter) -> list[str]:
         if counts[name]:
             lines.append(f"{name}: {counts[name]} tests")
     if len(outputs) > 5:
-        lines.append(f"on two quiet cores about {USUAL // 60} minutes")
+        lines.append(f"on two quiet cores {USUAL / 60:.0f} to {USUAL / 60 + 1:.0f} minutes")
     return lines
 
 

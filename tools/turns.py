@@ -20,6 +20,7 @@ import datetime
 import hashlib
 import json
 import os
+import subprocess
 import sys
 import zlib
 from functools import cache
@@ -59,6 +60,14 @@ def has_turn(name: str) -> bool:
     """
     day = turn()
     return day is None or (zlib.crc32(name.encode()) + day) % SHARES == 0
+
+
+@cache
+def changed() -> frozenset[str]:
+    """Chapters that are changed, or were by the last commit; of a copy without a history, none."""
+    command = ["git", "-C", str(ROOT), "diff", "--name-only", "HEAD~1", "--", "book"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return frozenset({Path(name).stem for name in found.split()} & {c.stem for c in chapters()})
 
 
 @cache
