@@ -125,9 +125,9 @@ figure: .venv/.test  ## Draw one figure again, with its data (NAME=fig-static-ra
 	@$(PY) tools/figure.py "$(NAME)"
 
 sweep: .venv/.test  ## Compute the results that chapters load from book/data (an hour or two, resumable)
-	@$(PY) -m mfbook.experiments.propagation
-	@$(PY) -m mfbook.experiments.text
-	@$(PY) -m mfbook.experiments.sphere
+	@$(PY) -m mfbook.book.experiments.propagation
+	@$(PY) -m mfbook.book.experiments.text
+	@$(PY) -m mfbook.book.experiments.sphere
 
 bench: .venv/.test  ## Measure speed, limits and memory, and write the page on performance (PART=scale for one part)
 	@$(PIP) --editable '.[bench]' || echo "PyTorch and JAX could not be installed: they are left out"

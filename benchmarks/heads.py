@@ -8,9 +8,9 @@ from functools import cache, cached_property, partial
 
 import numpy as np
 
-from mfbook import attention
-from mfbook.attention import AttentionRisk, HeadShape
 from mfbook.measure import Measure
+from mfbook.models import attention
+from mfbook.models.attention import AttentionRisk, HeadShape
 
 from .peers import PEERS
 from .timing import interleaved, seconds

@@ -18,8 +18,9 @@ from matplotlib.ticker import NullLocator, PercentFormatter
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from mfbook import attention, plots
-from mfbook.sphere import forces
+from mfbook.book import plots
+from mfbook.models import attention
+from mfbook.models.sphere import forces
 
 from . import scale, tables
 from .run import RESULTS, ROOT, read_json, steps

@@ -10,9 +10,9 @@ from functools import partial
 
 import numpy as np
 
-from mfbook import attention
-from mfbook.experiments.sphere import start
-from mfbook.sphere import SphereEnergy, forces
+from mfbook.book.experiments.sphere import start
+from mfbook.models import attention
+from mfbook.models.sphere import SphereEnergy, forces
 
 from .heads import Problem
 from .machine import limits

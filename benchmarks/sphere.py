@@ -10,9 +10,10 @@ from functools import partial
 
 import numpy as np
 
-from mfbook.experiments.sphere import energy, start
+from mfbook.book.experiments.sphere import energy, start
+from mfbook.equilibria import minimise_on_circle, settle
+from mfbook.models.sphere import SphereEnergy
 from mfbook.space import Sphere
-from mfbook.sphere import SphereEnergy, minimise_on_circle, settle
 
 from .timing import interleaved, seconds
 

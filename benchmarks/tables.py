@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mfbook.report import table
+from mfbook.book.report import table
 
 GIGA = 1e9
 #: What the machine does at best: name, unit and what it stands for.

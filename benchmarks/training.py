@@ -11,9 +11,9 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from mfbook.ensemble import sgd_ensemble
 from mfbook.flow import gradient_flow, sgd
 from mfbook.measure import Measure
+from mfbook.models.attention.ensemble import sgd_ensemble
 
 from .heads import REST, Problem
 from .timing import interleaved, seconds

@@ -47,17 +47,17 @@ def array(
             a = a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
     elif not a.dtype.isnative:
         a = a.astype(a.dtype.newbyteorder("="))
-    if largest < math.inf and _size(a) <= largest:  # then there is no NaN
+    if largest < math.inf and size(a) <= largest:  # then there is no NaN
         return a
     if not np.isfinite(a).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(a))[0])
         raise ValueError(f"{name}: expected finite numbers, got {a[where]} at index {where}")
     if largest < math.inf:
-        raise ValueError(f"{name}: expected numbers up to {largest:g} in size, got {_size(a):g}")
+        raise ValueError(f"{name}: expected numbers up to {largest:g} in size, got {size(a):g}")
     return a
 
 
-def _size(a) -> float:
+def size(a) -> float:
     """Largest absolute value of a real or imaginary part; NaN if there is one."""
     parts = (a.real, a.imag) if a.dtype.kind == "c" else (a,)
     sizes = [x for part in parts for x in (float(part.max()), -float(part.min()))]
@@ -227,20 +227,6 @@ def instance(value, name: str, kind: type):
     """Return ``value`` if it is an instance of ``kind``."""
     if not isinstance(value, kind):
         raise TypeError(f"{name}: expected a {kind.__name__}, got {type(value).__name__}")
-    return value
-
-
-def measure(value, name: str = "mu", *, real: bool = True, largest: float = math.inf):
-    """Return ``value`` if it is a measure, with atoms that are real and not larger."""
-    from .measure import Measure
-
-    instance(value, name, Measure)
-    if real and value.atoms.dtype.kind == "c":
-        raise TypeError(f"{name}: expected real atoms, got complex ones")
-    if largest < math.inf:
-        size = _size(value.atoms)
-        if not size <= largest:
-            raise ValueError(f"{name}: expected atoms up to {largest:g} in size, got {size:g}")
     return value
 
 

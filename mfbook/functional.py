@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from . import _validate as validate
-from ._types import Seed
-from .measure import Measure, mixture
-from .space import Euclidean, Space
+from mfbook import _validate as validate
+from mfbook._types import Seed
+from mfbook.measure import Measure, check_measure, mixture
+from mfbook.space import Euclidean, Space
 
 __all__ = ["Combination", "Functional", "FunctionalCheck", "Local", "Minimum", "check_functional"]
 
@@ -73,7 +73,7 @@ class Minimum:
 
     Examples
     --------
-    >>> from mfbook.sphere import SphereEnergy
+    >>> from mfbook.models.sphere import SphereEnergy
     >>> found = SphereEnergy(1.0).at(Measure([[1.0, 0.0]])).minimise(rng=0)
     >>> found.point.round(6) + 0.0, found.converged, bool(found.lower_bound <= found.value)
     (array([-1.,  0.]), True, True)
@@ -93,7 +93,7 @@ class Functional:
 
     Examples
     --------
-    >>> from mfbook.confinement import Ridge
+    >>> from mfbook.models.confinement import Ridge
     >>> F, mu = Ridge(2.0), Measure([[1.0], [3.0]])
     >>> float(F(mu)), F.first_variation(mu.atoms, mu), F.gradient(mu.atoms, mu).ravel()
     (5.0, array([1., 9.]), array([2., 6.]))
@@ -192,7 +192,7 @@ class Combination(Functional):
 
     Examples
     --------
-    >>> from mfbook.confinement import Ridge
+    >>> from mfbook.models.confinement import Ridge
     >>> F = Ridge(1.0) + 2 * Ridge(0.5)
     >>> float(F(Measure([[1.0], [3.0]])))
     5.0
@@ -359,7 +359,7 @@ def check_functional(
 
     Examples
     --------
-    >>> from mfbook.confinement import Ridge
+    >>> from mfbook.models.confinement import Ridge
     >>> check_functional(Ridge(0.5), Measure([[1.0, 2.0], [0.0, 1.0]]), rng=0).ok
     True
     """
@@ -368,7 +368,7 @@ def check_functional(
     step = validate.positive(step, "step")
     if step > 0.5:
         raise ValueError(f"step: expected a number in (0, 1/2], got {step}")
-    validate.measure(mu, largest=validate.LARGEST)
+    check_measure(mu, largest=validate.LARGEST)
     space, x = F.space, mu.atoms
 
     # a second measure nearby, and the derivative in the middle of the segment between the two

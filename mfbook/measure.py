@@ -7,6 +7,7 @@ a measure with finitely many atoms keeps them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,8 +18,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from . import _validate as validate
-from ._types import Seed
+from mfbook import _validate as validate
+from mfbook._types import Seed
 
 __all__ = ["Measure", "mixture"]
 
@@ -272,3 +273,15 @@ def mixture(mu: Measure, nu: Measure, s: float) -> Measure:
         np.concatenate([mu.atoms, nu.atoms]),
         np.concatenate([(1 - s) * mu.weights, s * nu.weights]),
     )
+
+
+def check_measure(value, name: str = "mu", *, real: bool = True, largest: float = math.inf):
+    """Return ``value`` if it is a measure, with atoms that are real and not larger."""
+    validate.instance(value, name, Measure)
+    if real and value.atoms.dtype.kind == "c":
+        raise TypeError(f"{name}: expected real atoms, got complex ones")
+    if largest < math.inf:
+        size = validate.size(value.atoms)
+        if not size <= largest:
+            raise ValueError(f"{name}: expected atoms up to {largest:g} in size, got {size:g}")
+    return value

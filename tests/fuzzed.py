@@ -29,29 +29,14 @@ from fuzzing import (
 )
 
 import mfbook
-from mfbook import (
-    attention,
-    bounds,
-    certificate,
-    confinement,
-    derivatives,
-    ensemble,
-    flow,
-    functional,
-    influence,
-    layers,
-    network,
-    parallel,
-    report,
-    space,
-    sphere,
-    stability,
-    sweep,
-    tasks,
-    tokens,
-    transport,
-)
+from mfbook import bounds, flow, functional, space, sphere, stability, transport
+from mfbook.book import report, sweep, tasks
+from mfbook.bounds import derivatives
+from mfbook.flow import influence
 from mfbook.measure import Measure, mixture
+from mfbook.models import attention, confinement, layers, network, tokens
+from mfbook.models.attention import ensemble, parallel
+from mfbook.optimise import certificate
 
 CASES: dict[str, Case] = {}
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import Program, differences, heads, leak, make, measure, relative
 
-from mfbook.attention import (
+from mfbook.measure import Measure, mixture
+from mfbook.models.attention import (
     AttentionRisk,
     HeadShape,
     attention_weights,
@@ -18,7 +19,6 @@ from mfbook.attention import (
     softmax,
     softmax_jacobian,
 )
-from mfbook.measure import Measure, mixture
 
 seeds = st.integers(0, 10**6)
 TINY = 1e-30  # of complex steps: no subtraction, so no rounding

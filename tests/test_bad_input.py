@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from mfbook.attention import (
+from mfbook.functional import Combination, check_functional
+from mfbook.measure import Measure, mixture
+from mfbook.models.attention import (
     AttentionRisk,
     HeadShape,
     attention_weights,
@@ -12,9 +14,7 @@ from mfbook.attention import (
     softmax,
     softmax_jacobian,
 )
-from mfbook.confinement import Anchor, Ridge
-from mfbook.functional import Combination, check_functional
-from mfbook.measure import Measure, mixture
+from mfbook.models.confinement import Anchor, Ridge
 from mfbook.space import Ball, Sphere
 
 S, T, V = 2, 3, 4

@@ -18,8 +18,8 @@ from benchmarks import heads, machine, page, run, scale, tables, timing  # noqa:
 os.environ.clear()  # importing it fixes the threads, which is not for the other tests
 os.environ.update(before)
 
-from mfbook import attention  # noqa: E402
-from mfbook.sphere import SphereEnergy, forces  # noqa: E402
+from mfbook.models import attention  # noqa: E402
+from mfbook.models.sphere import SphereEnergy, forces  # noqa: E402
 
 STORED = run.read_json(run.RESULTS)
 RESULTS = page.Results(STORED)

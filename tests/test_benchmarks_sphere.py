@@ -13,9 +13,10 @@ from benchmarks import tables, timing  # noqa: E402
 os.environ.clear()  # importing it fixes the threads, which is not for the other tests
 os.environ.update(before)
 
-from mfbook.experiments.sphere import start  # noqa: E402
+from mfbook.book.experiments.sphere import start  # noqa: E402
+from mfbook.equilibria import settle  # noqa: E402
 from mfbook.measure import Measure  # noqa: E402
-from mfbook.sphere import SphereEnergy, settle  # noqa: E402
+from mfbook.models.sphere import SphereEnergy  # noqa: E402
 
 
 @pytest.mark.parametrize("peer", [bench.usual, bench.direct], ids=["usual", "direct"])

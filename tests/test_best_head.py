@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from test_certificate import hard
 
-from mfbook import _best_head
-from mfbook._best_head import _boundary, _least, correlation_bound
-from mfbook.attention import HeadShape
-from mfbook.confinement import Ridge
 from mfbook.measure import Measure
+from mfbook.models.attention import HeadShape
+from mfbook.models.attention import best_head as _best_head
+from mfbook.models.attention.best_head import _boundary, _least, correlation_bound
+from mfbook.models.confinement import Ridge
 
 
 def bounds(X, Z, r, k):

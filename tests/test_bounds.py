@@ -16,7 +16,10 @@ from reference import Program, heads, make
 from scipy.optimize import minimize
 
 from mfbook import bounds
-from mfbook.attention import (
+from mfbook.bounds import approximation
+from mfbook.bounds.derivatives import derivative_norms, directional_derivatives, largest_derivative
+from mfbook.measure import Measure
+from mfbook.models.attention import (
     AttentionRisk,
     HeadShape,
     cross_entropy,
@@ -24,9 +27,6 @@ from mfbook.attention import (
     softmax,
     softmax_jacobian,
 )
-from mfbook.bounds import approximation
-from mfbook.derivatives import derivative_norms, directional_derivatives, largest_derivative
-from mfbook.measure import Measure
 from mfbook.space import Sphere
 
 SMALL = HeadShape(d=2, k=2, v=1)

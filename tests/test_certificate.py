@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from mfbook import certificate
-from mfbook._best_head import correlation_bound
-from mfbook.attention import AttentionRisk, HeadShape, features, softmax
-from mfbook.certificate import Gap, boost, frank_wolfe_gap, optimal_weights
-from mfbook.confinement import Anchor, Ridge
 from mfbook.functional import Functional
 from mfbook.measure import Measure, mixture
+from mfbook.models.attention import AttentionRisk, HeadShape, features, softmax
+from mfbook.models.attention.best_head import correlation_bound
+from mfbook.models.confinement import Anchor, Ridge
+from mfbook.optimise import certificate
+from mfbook.optimise.certificate import Gap, boost, frank_wolfe_gap, optimal_weights
 from mfbook.space import Sphere
 
 

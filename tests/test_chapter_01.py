@@ -8,7 +8,7 @@ assertion, for the row that the mistake is about.
 import numpy as np
 from chapter_runner import Chapter, computing
 
-from mfbook import ensemble
+from mfbook.models.attention import ensemble
 from tools.chapters import BOOK, read
 
 CELLS = computing(read(BOOK / "01-introduction.ipynb"), also=("sentences", "train"))

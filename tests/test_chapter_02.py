@@ -13,10 +13,16 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from mfbook import attention
-from mfbook.attention import AttentionLocal, AttentionRisk, softmax
 from mfbook.functional import Functional
 from mfbook.measure import Measure
+from mfbook.models import attention
+from mfbook.models.attention import (
+    AttentionRisk,
+    softmax,
+)
+from mfbook.models.attention.risk import (
+    AttentionLocal,
+)
 from tools.chapters import BOOK, read, text
 
 pytestmark = [pytest.mark.slow, pytest.mark.wrong_program]

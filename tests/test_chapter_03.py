@@ -13,7 +13,8 @@ import re
 import numpy as np
 import pytest
 
-from mfbook import bounds, derivatives
+from mfbook import bounds
+from mfbook.bounds import derivatives
 from tools.chapters import BOOK, read, text
 
 pytestmark = [pytest.mark.slow, pytest.mark.wrong_program]

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from chapter_runner import Chapter, changed, computing, execute, flow_along, tags
 
-from mfbook.attention import AttentionRisk, cross_entropy
-from mfbook.experiments import propagation
-from mfbook.experiments import text as text_experiment
+from mfbook.book.experiments import propagation
+from mfbook.book.experiments import text as text_experiment
+from mfbook.book.tasks import corpus_hash
 from mfbook.flow import constant
 from mfbook.measure import Measure
-from mfbook.tasks import corpus_hash
+from mfbook.models.attention import AttentionRisk, cross_entropy
 from tools.chapters import BOOK, read
 
 NOTEBOOK = read(BOOK / "05-dynamics.ipynb")
@@ -95,7 +95,7 @@ def adjoint_changed(old, new):
     """The influence by another backward equation."""
 
     def replace(names):
-        module = sys.modules["mfbook.influence"]
+        module = sys.modules["mfbook.flow.influence"]
         source = inspect.getsource(module._backward)
         assert source.count(old) == 1
         scope = dict(vars(module))

@@ -12,10 +12,10 @@ import numpy as np
 from chapter_runner import Chapter, computing, flow_along
 from scipy.linalg import block_diag
 
-from mfbook.attention import features, softmax
-from mfbook.confinement import Anchor
 from mfbook.functional import Functional
 from mfbook.measure import Measure
+from mfbook.models.attention import features, softmax
+from mfbook.models.confinement import Anchor
 from mfbook.stability import atomic_stability, dirac_stability, strong_monotonicity
 from mfbook.stability import second_variation as right_variation
 from tools.chapters import BOOK, read

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 from chapter_runner import Chapter, computing
 
-from mfbook import layers
 from mfbook.functional import check_functional
 from mfbook.measure import Measure, mixture
+from mfbook.models import layers
 from tools.chapters import BOOK, read
 
 CELLS = computing(read(BOOK / "08-discussion.ipynb"))

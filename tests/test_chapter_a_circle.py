@@ -11,7 +11,7 @@ import numpy as np
 from chapter_runner import Chapter, computing
 from scipy.special import ndtr
 
-from mfbook.sphere import GELU
+from mfbook.models.activations import GELU
 from tools.chapters import BOOK, read
 
 CELLS = computing(read(BOOK / "a-sphere-circle.ipynb"))

@@ -12,7 +12,7 @@ from chapter_runner import Chapter, computing
 from scipy.integrate import quad
 from scipy.special import exp1
 
-from mfbook.tokens import TokenEnergy
+from mfbook.models.tokens import TokenEnergy
 from mfbook.transport import Plan
 from tools.chapters import BOOK, read
 

@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 from cluster_tasks import Mortal, row
 
-from mfbook.attention import HeadShape
-from mfbook.experiments.propagation import descent_row
+from mfbook.book.experiments.propagation import descent_row
+from mfbook.book.sweep import grid, sweep
+from mfbook.book.tasks import copy_task
 from mfbook.flow import gradient_flow
 from mfbook.measure import Measure
-from mfbook.parallel import ParallelSum, shards
-from mfbook.sweep import grid, sweep
-from mfbook.tasks import copy_task
+from mfbook.models.attention import HeadShape
+from mfbook.models.attention.parallel import ParallelSum, shards
 
 distributed = pytest.importorskip("distributed")
 pytestmark = [
@@ -149,7 +149,7 @@ def test_on_one_machine_a_killed_process_ends_the_sweep_and_it_goes_on(tmp_path)
 CLIENT = """
 import sys, distributed, joblib
 from cluster_tasks import row
-from mfbook.sweep import grid, sweep
+from mfbook.book.sweep import grid, sweep
 cells = grid(seed=range(6), folder=[sys.argv[2]], gate=[1])
 with distributed.Client(sys.argv[1]), joblib.parallel_config(backend="dask"):
     sweep(row, cells, cache=sys.argv[2] + "/cache", progress=False)

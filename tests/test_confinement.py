@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import relative
 
-from mfbook.confinement import Anchor, Ridge
 from mfbook.functional import check_functional
 from mfbook.measure import Measure
+from mfbook.models.confinement import Anchor, Ridge
 
 ANCHOR = np.array([0.5, -1.0, 2.0])
 

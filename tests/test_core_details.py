@@ -10,21 +10,24 @@ from test_best_head import bounds as three_bounds
 from test_certificate import Linear
 
 from mfbook import _validate as validate
-from mfbook import certificate, ensemble, functional, layers, network
-from mfbook._best_head import _least, correlation_bound
-from mfbook.attention import AttentionRisk, HeadShape, draw_labels
+from mfbook import functional
 from mfbook.bounds import PropagationBound, drift_lipschitz, propagation_bound
-from mfbook.certificate import Gap, boost, frank_wolfe_gap, optimal_weights
-from mfbook.confinement import Anchor, Ridge
-from mfbook.functional import (
-    Combination,
-    Functional,
-    FunctionalCheck,
-    Minimum,
-    check_functional,
-)
-from mfbook.influence import influence
+from mfbook.flow.influence import influence
+from mfbook.functional import Combination, Functional, FunctionalCheck, Minimum, check_functional
 from mfbook.measure import Measure
+from mfbook.models import layers, network
+from mfbook.models.attention import (
+    AttentionRisk,
+    HeadShape,
+    ensemble,
+)
+from mfbook.models.attention.best_head import _least, correlation_bound
+from mfbook.models.attention.loss import (
+    draw_labels,
+)
+from mfbook.models.confinement import Anchor, Ridge
+from mfbook.optimise import certificate
+from mfbook.optimise.certificate import Gap, boost, frank_wolfe_gap, optimal_weights
 from mfbook.space import Ball, Euclidean, Sphere
 
 # ------------------------------------------------------------------------------- arguments

@@ -7,17 +7,26 @@ import pytest
 from reference import heads, make
 from spies import watch
 
-from mfbook import attention, derivatives, ensemble, functional
+from mfbook import functional
 from mfbook._validate import SUM_TOLERANCE, probabilities
-from mfbook.attention import AttentionRisk, HeadShape, attention_weights, cross_entropy, softmax
-from mfbook.derivatives import directional_derivatives, largest_derivative
-from mfbook.ensemble import sgd_ensemble
+from mfbook.book.tasks import copy_task
+from mfbook.bounds import derivatives
+from mfbook.bounds.derivatives import directional_derivatives, largest_derivative
 from mfbook.flow import gradient_flow, sgd
 from mfbook.flow.grid import step_numbers, time_grid
 from mfbook.functional import Functional, check_functional
 from mfbook.measure import Measure
+from mfbook.models import attention
+from mfbook.models.attention import (
+    AttentionRisk,
+    HeadShape,
+    attention_weights,
+    cross_entropy,
+    ensemble,
+    softmax,
+)
+from mfbook.models.attention.ensemble import sgd_ensemble
 from mfbook.space import Ball
-from mfbook.tasks import copy_task
 from mfbook.transport import distance_to, lipschitz, random_functions, sliced_w2
 from mfbook.transport.solvers import monotone, scaled
 

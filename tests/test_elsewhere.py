@@ -19,7 +19,7 @@ import numpy as np
 plain = {name: getattr(np, name) for name in ("exp", "matmul")}
 from tools import rounding
 rounding.install(int(sys.argv[1]))
-from mfbook.tokens import TokenEnergy  # its operators are rewritten
+from mfbook.models.tokens import TokenEnergy  # its operators are rewritten
 from mfbook.measure import Measure
 
 rng = np.random.default_rng(0)

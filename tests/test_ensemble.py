@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import Program, heads, make, relative
 
-from mfbook import ensemble
-from mfbook._side_by_side import Pairs, Positions
-from mfbook.attention import AttentionRisk, HeadShape
-from mfbook.confinement import Ridge
-from mfbook.ensemble import _Kernel, ensemble_gradient, sgd_ensemble
 from mfbook.flow import polynomial_decay, sgd, warmup_cosine
 from mfbook.measure import Measure
+from mfbook.models.attention import AttentionRisk, HeadShape, ensemble
+from mfbook.models.attention.ensemble import _Kernel, ensemble_gradient, sgd_ensemble
+from mfbook.models.attention.side_by_side import Pairs, Positions
+from mfbook.models.confinement import Ridge
 
 TIMES, EPS = [0.0, 0.25, 1.0], 0.125
 XI = warmup_cosine(1.0, warmup=0.5, end=1.0, floor=0.1)

@@ -10,10 +10,8 @@ from test_bounds import small_risk
 
 from mfbook import bounds
 from mfbook.bounds import approximation
-from mfbook.confinement import Ridge
 from mfbook.flow import gradient_flow
-from mfbook.measure import Measure
-from mfbook.sphere import (
+from mfbook.landscape import (
     arrangement,
     collinear_maximum,
     diagonal_maximum,
@@ -22,6 +20,8 @@ from mfbook.sphere import (
     minimise_potential,
     nonnegative_maximum,
 )
+from mfbook.measure import Measure
+from mfbook.models.confinement import Ridge
 from mfbook.stability import kl_fit
 
 

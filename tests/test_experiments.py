@@ -9,12 +9,12 @@ from functools import cache
 import numpy as np
 import pytest
 
-from mfbook.experiments import _stored, propagation, sphere, text
+from mfbook.book.experiments import _stored, propagation, sphere, text
+from mfbook.book.tasks import corpus_hash
+from mfbook.equilibria import second_order
 from mfbook.flow import gradient_flow
 from mfbook.measure import Measure
 from mfbook.space import Sphere
-from mfbook.sphere import second_order
-from mfbook.tasks import corpus_hash
 from tools.chapters import ROOT
 
 

@@ -10,9 +10,9 @@ import pytest
 from matplotlib.patches import Circle
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
 
-from mfbook import plots
-from mfbook.plots.data import DECORATION, ROWS, ROWS_OF_FRAMES, contents, record, share
-from mfbook.plots.style import DATA_MIME, new_figure
+from mfbook.book import plots
+from mfbook.book.plots.data import DECORATION, ROWS, ROWS_OF_FRAMES, contents, record, share
+from mfbook.book.plots.style import DATA_MIME, new_figure
 from tools import chapters as book
 from tools import figure as figure_tool
 from tools.chapters import BOOK, cells_for, figures

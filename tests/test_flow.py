@@ -12,8 +12,6 @@ from reference import heads, make, measure, relative
 from scipy.integrate import simpson
 from scipy.linalg import expm
 
-from mfbook.attention import HeadShape
-from mfbook.confinement import Anchor, Ridge
 from mfbook.flow import (
     Trajectory,
     constant,
@@ -28,6 +26,8 @@ from mfbook.flow import (
 from mfbook.flow import checkpoint as checkpoint_module
 from mfbook.functional import Functional
 from mfbook.measure import Measure
+from mfbook.models.attention import HeadShape
+from mfbook.models.confinement import Anchor, Ridge
 from mfbook.space import Ball, Euclidean, Sphere
 
 R, PROGRAM = make(0)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from mfbook import _validate as validate
-from mfbook.confinement import Anchor, Ridge
 from mfbook.flow import (
     Rosenbrock,
     Trajectory,
@@ -29,6 +28,7 @@ from mfbook.flow import (
 from mfbook.flow.grid import step_numbers
 from mfbook.functional import Functional
 from mfbook.measure import Measure
+from mfbook.models.confinement import Anchor, Ridge
 from mfbook.space import Ball, Euclidean, Sphere
 
 # ------------------------------------------------------------------------------- rosenbrock

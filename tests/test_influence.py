@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from reference import heads, make
 
-from mfbook import influence as module
-from mfbook.confinement import Anchor, Ridge
 from mfbook.flow import gradient_flow
-from mfbook.influence import influence
+from mfbook.flow import influence as module
+from mfbook.flow.influence import influence
 from mfbook.measure import Measure
+from mfbook.models.confinement import Anchor, Ridge
 from mfbook.transport import direction, distance_to, saturated
 
 

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mfbook.attention import AttentionRisk, HeadShape, softmax
 from mfbook.flow import gradient_flow
 from mfbook.functional import check_functional
-from mfbook.layers import TwoLayerRisk, label, unlabel
 from mfbook.measure import Measure, mixture
+from mfbook.models.attention import AttentionRisk, HeadShape, softmax
+from mfbook.models.layers import TwoLayerRisk, label, unlabel
 
 SHAPE = HeadShape(3, 2, 1)
 

@@ -9,9 +9,17 @@ import numpy as np
 import pytest
 from scipy.special import ive
 
-from mfbook.sphere import Activation, SphereEnergy, forces, minimiser
-from mfbook.sphere.minimiser import EFFORT, NEGLIGIBLE, minimise_on_circle, simplex_qp
-from mfbook.sphere.search import CircleLandscape, CircleVariation, unit_vectors
+from mfbook.equilibria import minimiser
+from mfbook.equilibria.minimiser import EFFORT, NEGLIGIBLE, minimise_on_circle, simplex_qp
+from mfbook.models.activations import Activation
+from mfbook.models.sphere import SphereEnergy, forces
+from mfbook.models.sphere.on_circle import (
+    CircleLandscape,
+)
+from mfbook.models.sphere.search import (
+    CircleVariation,
+    unit_vectors,
+)
 
 TURN = 2 * np.pi
 

@@ -13,12 +13,21 @@ import numpy as np
 import pytest
 from reference import make
 
-from mfbook import _jobs, _side_by_side, functional, layers, network, parallel, report, tokens
+from mfbook import _jobs, functional
 from mfbook._validate import LARGEST, SUM_TOLERANCE
-from mfbook.attention import HeadShape
-from mfbook.confinement import Ridge
-from mfbook.derivatives import derivative_norms, directional_derivatives
-from mfbook.ensemble import ensemble_gradient
+from mfbook.book import report
+from mfbook.book.sweep import sweep
+from mfbook.book.tasks import (
+    Task,
+    copy_head,
+    copy_task,
+    embedding,
+    induction_head,
+    induction_task,
+    teacher_student,
+    text,
+)
+from mfbook.bounds.derivatives import derivative_norms, directional_derivatives
 from mfbook.flow import (
     checkpoint,
     flow,
@@ -30,28 +39,17 @@ from mfbook.flow import (
     warmup_cosine,
 )
 from mfbook.flow.engine import LEAST_RTOL
-from mfbook.influence import influence
+from mfbook.flow.influence import influence
 from mfbook.measure import Measure
-from mfbook.sweep import sweep
-from mfbook.tasks import (
-    Task,
-    copy_head,
-    copy_task,
-    embedding,
-    induction_head,
-    induction_task,
-    teacher_student,
-    text,
-)
-from mfbook.tokens import (
-    TokenEnergy,
-    centred_kernel,
-    particle_jacobian,
-    sinkhorn_potential,
-)
+from mfbook.models import layers, network, tokens
+from mfbook.models.attention import HeadShape, parallel
+from mfbook.models.attention import side_by_side as _side_by_side
+from mfbook.models.attention.ensemble import ensemble_gradient
+from mfbook.models.confinement import Ridge
+from mfbook.models.tokens import TokenEnergy, centred_kernel, particle_jacobian, sinkhorn_potential
 from mfbook.transport import Plan, coupled_distance, displacement, random_functions, solvers
 
-influence_module = importlib.import_module("mfbook.influence")
+influence_module = importlib.import_module("mfbook.flow.influence")
 
 # ------------------------------------------------------------------------------- tokens
 

@@ -7,13 +7,13 @@ from autograd import grad
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import mfbook.network as network
-from mfbook.certificate import optimal_weights
+import mfbook.models.network as network
 from mfbook.flow import dissipation, gradient_flow, sgd
 from mfbook.functional import check_functional
 from mfbook.measure import Measure, mixture
-from mfbook.network import TwoLayerRisk, neurons
-from mfbook.sphere import Activation
+from mfbook.models.activations import Activation
+from mfbook.models.network import TwoLayerRisk, neurons
+from mfbook.optimise.certificate import optimal_weights
 from mfbook.stability import atomic_stability, second_variation
 
 SMOOTH = ("tanh", "gelu", "linear")

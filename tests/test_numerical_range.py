@@ -13,7 +13,16 @@ import pytest
 from mpmath import mp, mpf
 
 from mfbook import bounds
-from mfbook.attention import (
+from mfbook.bounds.clusters import (
+    anticoncentration,
+    cluster_mass_bound,
+)
+from mfbook.equilibria import clusters, minimise_on_circle, second_order, settle
+from mfbook.flow import constant, gradient_flow, polynomial_decay, sgd, warmup_cosine
+from mfbook.landscape import maximise_potential
+from mfbook.measure import Measure, mixture
+from mfbook.models.activations import GELU, TANH
+from mfbook.models.attention import (
     AttentionRisk,
     HeadShape,
     attention_weights,
@@ -21,29 +30,18 @@ from mfbook.attention import (
     features,
     softmax,
 )
-from mfbook.confinement import Ridge
-from mfbook.ensemble import ensemble_gradient
-from mfbook.flow import constant, gradient_flow, polynomial_decay, sgd, warmup_cosine
-from mfbook.measure import Measure, mixture
-from mfbook.sphere import (
-    GELU,
-    TANH,
+from mfbook.models.attention.ensemble import ensemble_gradient
+from mfbook.models.confinement import Ridge
+from mfbook.models.sphere import (
     SphereEnergy,
-    anticoncentration,
-    cluster_mass_bound,
-    clusters,
     forces,
     fourier_coefficients,
     funk_hecke,
     inflection,
     kernel,
-    maximise_potential,
-    minimise_on_circle,
-    second_order,
-    settle,
 )
+from mfbook.models.tokens import TokenEnergy, centred_kernel, softmax_field, softmax_potential
 from mfbook.stability import atomic_stability, kl_envelope, kl_fit
-from mfbook.tokens import TokenEnergy, centred_kernel, softmax_field, softmax_potential
 from mfbook.transport import optimal_plan, wasserstein
 
 EPS = np.finfo(float).eps

@@ -22,8 +22,8 @@ NAME = f"{PROJECT['name']}-{PROJECT['version']}"
 EXAMPLE = """
 import importlib, pkgutil
 import mfbook
-from mfbook.attention import HeadShape
-from mfbook.tasks import teacher_student
+from mfbook.models.attention import HeadShape
+from mfbook.book.tasks import teacher_student
 
 for module in pkgutil.walk_packages(mfbook.__path__, "mfbook."):
     importlib.import_module(module.name)

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from joblib.parallel import ParallelBackendBase, get_active_backend
 
-from mfbook import _jobs, parallel
-from mfbook.attention import AttentionRisk, HeadShape
-from mfbook.certificate import frank_wolfe_gap, optimal_weights
-from mfbook.confinement import Ridge
+from mfbook import _jobs
 from mfbook.flow import gradient_flow, sgd
 from mfbook.functional import Functional, check_functional
 from mfbook.measure import Measure
-from mfbook.parallel import ParallelSum, ShardedRisk, shards
+from mfbook.models.attention import AttentionRisk, HeadShape, parallel
+from mfbook.models.attention.parallel import ParallelSum, ShardedRisk, shards
+from mfbook.models.confinement import Ridge
+from mfbook.optimise.certificate import frank_wolfe_gap, optimal_weights
 
 SHAPE = HeadShape(3, 2, 1)
 BALL = SHAPE.ball(2.0)
@@ -268,7 +268,7 @@ def test_weights_of_complex_atoms():
 def test_the_search_for_the_best_head_is_that_of_the_package(monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "mfbook._best_head.best_head",
+        "mfbook.models.attention.best_head.best_head",
         lambda local, rng, ridge, space, **o: asked.append((local, rng, ridge, space, o)),
     )
     F = shards(R, 2)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mfbook import plots
-from mfbook.plots.spheres import EYE, _Camera
+from mfbook.book import plots
+from mfbook.book.plots.spheres import EYE, _Camera
 
 M = 2.0 ** np.arange(2, 8)
 LINES = [

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mfbook import plots
-from mfbook.plots.data import contents
+from mfbook.book import plots
+from mfbook.book.plots.data import contents
 
 RNG = np.random.default_rng(0)
 SCORES = np.where(np.tri(3, dtype=bool), RNG.normal(size=(3, 3)), -np.inf)

@@ -8,8 +8,7 @@ import IPython
 import numpy as np
 import pytest
 
-from mfbook.report import (
-    MIME,
+from mfbook.book.report import (
     Check,
     Row,
     above,
@@ -19,9 +18,14 @@ from mfbook.report import (
     check,
     coarse,
     equal,
-    number,
     show,
     table,
+)
+from mfbook.book.report.digits import (
+    number,
+)
+from mfbook.book.report.tables import (
+    MIME,
 )
 
 NAN, INF = math.nan, math.inf

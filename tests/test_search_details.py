@@ -8,21 +8,29 @@ import numpy as np
 import pytest
 import spies
 
-from mfbook.measure import Measure
-from mfbook.space import Sphere
-from mfbook.sphere import Activation, SphereEnergy, forces, search
-from mfbook.sphere.activations import GELU, LEAKY_RELU, LINEAR, RELU, TANH, leaky_relu
-from mfbook.sphere.search import (
-    SLACK,
-    CircleLandscape,
-    CircleVariation,
-    SphereVariation,
-    Units,
+from mfbook.landscape import (
     least_first_variation,
-    least_on_circle,
+)
+from mfbook.measure import Measure
+from mfbook.models.activations import GELU, LEAKY_RELU, LINEAR, RELU, TANH, Activation, leaky_relu
+from mfbook.models.sphere import SphereEnergy, forces, search
+from mfbook.models.sphere.on_circle import (
+    CircleLandscape,
     local_minima,
+)
+from mfbook.models.sphere.on_sphere import (
+    SphereVariation,
+)
+from mfbook.models.sphere.search import (
+    SLACK,
+    CircleVariation,
+    least_on_circle,
     unit_vectors,
 )
+from mfbook.models.sphere.units import (
+    Units,
+)
+from mfbook.space import Sphere
 
 #: No bound on its second derivative is known.
 SINE = Activation(

@@ -6,11 +6,11 @@ from spies import watch
 from test_certificate import hard
 from test_stability import Energy, small, symmetric
 
-from mfbook import certificate
-from mfbook.certificate import boost, frank_wolfe_gap, optimal_weights
-from mfbook.confinement import Anchor, Ridge
 from mfbook.functional import Functional
 from mfbook.measure import Measure
+from mfbook.models.confinement import Anchor, Ridge
+from mfbook.optimise import certificate
+from mfbook.optimise.certificate import boost, frank_wolfe_gap, optimal_weights
 from mfbook.space import Ball
 from mfbook.stability import (
     atomic_stability,

@@ -6,22 +6,15 @@ import numpy as np
 import pytest
 from scipy.special import ive
 
+from mfbook.equilibria import SecondOrder, newton, velocity_jacobian
+from mfbook.equilibria import second_order as report_on
 from mfbook.functional import Functional
 from mfbook.measure import Measure
+from mfbook.models.sphere import SphereEnergy, forces, frames, linearised
 from mfbook.space import Ball, Euclidean, Sphere
-from mfbook.sphere import (
-    SecondOrder,
-    SphereEnergy,
-    forces,
-    frames,
-    linearised,
-    newton,
-    velocity_jacobian,
-)
-from mfbook.sphere import second_order as report_on
 from mfbook.stability import atomic, atomic_stability
 
-second_order = import_module("mfbook.sphere.second_order")
+second_order = import_module("mfbook.equilibria.second_order")
 SPHERE = Sphere()
 WEIGHTS = np.array([0.2, 0.3, 0.5])
 ANGLES = np.array([0.0, np.pi / 2, np.pi])

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import make, measure, relative
 
-from mfbook.attention import AttentionRisk
-from mfbook.confinement import Ridge
 from mfbook.flow import checkpoint as checkpoint_module
 from mfbook.flow import constant, custom, gradient_flow, polynomial_decay, sgd, warmup_cosine
 from mfbook.functional import Functional
 from mfbook.measure import Measure
+from mfbook.models.attention import AttentionRisk
+from mfbook.models.confinement import Ridge
 from mfbook.space import Sphere
 
 R, PROGRAM = make(0, S=6)

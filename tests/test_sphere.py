@@ -12,30 +12,23 @@ from hypothesis import strategies as st
 from scipy.integrate import quad, simpson
 from scipy.special import ndtr
 
-from mfbook.certificate import frank_wolfe_gap
+from mfbook.equilibria import minimise_on_circle, newton, second_order, settle, velocity_jacobian
 from mfbook.flow import flow, gradient_flow
 from mfbook.functional import check_functional
 from mfbook.measure import Measure
-from mfbook.space import Sphere
-from mfbook.sphere import (
+from mfbook.models.activations import (
     GELU,
     LEAKY_RELU,
     LINEAR,
     RELU,
     TANH,
     Activation,
-    SphereEnergy,
     activation,
-    forces,
-    frames,
     leaky_relu,
-    linearised,
-    minimise_on_circle,
-    newton,
-    second_order,
-    settle,
-    velocity_jacobian,
 )
+from mfbook.models.sphere import SphereEnergy, forces, frames, linearised
+from mfbook.optimise.certificate import frank_wolfe_gap
+from mfbook.space import Sphere
 from mfbook.stability import atomic_stability
 
 SPHERE = Sphere()

@@ -7,20 +7,22 @@ import numpy as np
 import pytest
 from test_sphere import PRIMITIVE, SIGMA, energy, matrix, measure, on_circle, points, reference
 
+from mfbook.equilibria.clusters import Clusters, clusters, link
+from mfbook.equilibria.settle import settle
 from mfbook.flow.rosenbrock import Rosenbrock
 from mfbook.functional import Minimum
+from mfbook.landscape import arrangement
+from mfbook.landscape.arrangement import cells, flats, lines, sign_regions
+from mfbook.landscape.closed_forms import collinear_maximum, diagonal_maximum, nonnegative_maximum
+from mfbook.landscape.degeneracy import is_analytic_potential, nondegenerate_normalised
+from mfbook.landscape.extremal import maximise_potential, minimise_potential
 from mfbook.measure import Measure
+from mfbook.models import activations
+from mfbook.models.sphere import SphereEnergy, forces
 from mfbook.space import Sphere
-from mfbook.sphere import SphereEnergy, activations, arrangement, forces
-from mfbook.sphere.arrangement import cells, flats, lines, sign_regions
-from mfbook.sphere.closed_forms import collinear_maximum, diagonal_maximum, nonnegative_maximum
-from mfbook.sphere.clusters import Clusters, clusters, link
-from mfbook.sphere.degeneracy import is_analytic_potential, nondegenerate_normalised
-from mfbook.sphere.extremal import maximise_potential, minimise_potential
-from mfbook.sphere.settle import settle
 
 # the package gives its name to the function
-settle_module = importlib.import_module("mfbook.sphere.settle")
+settle_module = importlib.import_module("mfbook.equilibria.settle")
 
 SPHERE = Sphere()
 

@@ -6,13 +6,13 @@ from math import comb
 import numpy as np
 import pytest
 
+from mfbook.landscape.arrangement import sign_regions
+from mfbook.landscape.closed_forms import collinear_maximum, diagonal_maximum, nonnegative_maximum
+from mfbook.landscape.degeneracy import is_analytic_potential, nondegenerate_normalised
+from mfbook.landscape.extremal import maximise_potential, minimise_potential
 from mfbook.measure import Measure
-from mfbook.sphere import SphereEnergy
-from mfbook.sphere.arrangement import sign_regions
-from mfbook.sphere.closed_forms import collinear_maximum, diagonal_maximum, nonnegative_maximum
-from mfbook.sphere.degeneracy import is_analytic_potential, nondegenerate_normalised
-from mfbook.sphere.extremal import maximise_potential, minimise_potential
-from mfbook.sphere.kernel import funk_hecke
+from mfbook.models.sphere import SphereEnergy
+from mfbook.models.sphere.kernel import funk_hecke
 
 
 def unit(x):

@@ -11,17 +11,17 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 from scipy.sparse.csgraph import connected_components
 
-from mfbook.confinement import Ridge
+from mfbook.equilibria.clusters import clusters, link
+from mfbook.equilibria.settle import settle
 from mfbook.flow import flow, gradient_flow
 from mfbook.flow.rosenbrock import Rosenbrock
 from mfbook.measure import Measure
+from mfbook.models.confinement import Ridge
+from mfbook.models.sphere import SphereEnergy
 from mfbook.space import Sphere
-from mfbook.sphere import SphereEnergy
-from mfbook.sphere.clusters import clusters, link
-from mfbook.sphere.settle import settle
 
 # the package gives its name to the function
-settle_module = importlib.import_module("mfbook.sphere.settle")
+settle_module = importlib.import_module("mfbook.equilibria.settle")
 
 START = Measure([[1.0, 0.5], [-0.3, 2.0], [0.2, -0.7]], [0.5, 0.2, 0.3])
 A = np.array([[-0.5, 1.0], [-1.0, -0.2]])

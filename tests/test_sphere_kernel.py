@@ -8,17 +8,19 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import eval_gegenbauer, gammaln, ive
 
-from mfbook.sphere.kernel import (
-    _angle,
-    _log_ratios,
+from mfbook.bounds.clusters import (
     anticoncentration,
     cluster_mass_bound,
+    heavy_atom_bound,
+    single_cluster_excluded,
+)
+from mfbook.models.sphere.kernel import (
+    _angle,
+    _log_ratios,
     fourier_coefficients,
     funk_hecke,
-    heavy_atom_bound,
     inflection,
     kernel,
-    single_cluster_excluded,
 )
 
 BETAS = [1e-3, 0.1, 1 / 3, 1.0, 7.0, 50.0, 1e3, 1e6]
@@ -70,7 +72,7 @@ def test_a_coefficient_that_equals_the_tolerance_is_kept():
 
 def test_the_largest_temperature_and_degree_are_allowed(monkeypatch):
     # the package has a function of the same name
-    kernel_module = sys.modules["mfbook.sphere.kernel"]
+    kernel_module = sys.modules["mfbook.models.sphere.kernel"]
     assert kernel_module._countable(1e10) == 1e10
     with pytest.raises(ValueError, match="^beta: expected at most"):
         kernel_module._countable(1.01e10)

@@ -5,20 +5,35 @@ import pytest
 from scipy.optimize import brentq, nnls
 from scipy.special import ive
 
-from mfbook.certificate import frank_wolfe_gap
-from mfbook.measure import Measure
-from mfbook.space import Sphere
-from mfbook.sphere import Activation, SphereEnergy
-from mfbook.sphere.minimiser import _equality, minimise_on_circle, simplex_qp
-from mfbook.sphere.search import (
-    CircleVariation,
-    SphereVariation,
-    Units,
-    _cells,
+from mfbook.equilibria.minimiser import (
+    minimise_on_circle,
+    simplex_qp,
+)
+from mfbook.landscape import (
     least_first_variation,
+)
+from mfbook.measure import Measure
+from mfbook.models.activations import Activation
+from mfbook.models.sphere import SphereEnergy
+from mfbook.models.sphere.on_circle import (
     local_minima,
+)
+from mfbook.models.sphere.on_sphere import (
+    SphereVariation,
+    _cells,
+)
+from mfbook.models.sphere.search import (
+    CircleVariation,
     unit_vectors,
 )
+from mfbook.models.sphere.units import (
+    Units,
+)
+from mfbook.optimise.certificate import frank_wolfe_gap
+from mfbook.optimise.simplex import (
+    _equality,
+)
+from mfbook.space import Sphere
 
 ACTIVATIONS = ("relu", "leaky_relu", "gelu", "tanh", "linear")
 BETAS = (1e-3, 0.01, 1.0, 10.0, 50.0, 200.0, 1000.0)

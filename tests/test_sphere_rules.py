@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from scipy.special import ive
 
+from mfbook.landscape import arrangement as planes
+from mfbook.landscape import maximise_potential, minimise_potential, sign_regions
+from mfbook.models.sphere import forces
 from mfbook.space import Sphere
-from mfbook.sphere import arrangement as planes
-from mfbook.sphere import forces, maximise_potential, minimise_potential, sign_regions
 
-extremal = import_module("mfbook.sphere.extremal")
+extremal = import_module("mfbook.landscape.extremal")
 SPHERE = Sphere()
 
 

@@ -8,13 +8,14 @@ from reference import heads, make, measure, relative
 from scipy.integrate import solve_ivp
 from scipy.special import rel_entr
 
-from mfbook.attention import AttentionRisk, HeadShape, softmax_jacobian
-from mfbook.certificate import frank_wolfe_gap
-from mfbook.confinement import Anchor, Ridge
-from mfbook.derivatives import directional_derivatives
+from mfbook.book.tasks import copy_task, teacher_student
+from mfbook.bounds.derivatives import directional_derivatives
 from mfbook.flow import gradient_flow
 from mfbook.functional import Functional
 from mfbook.measure import Measure, mixture
+from mfbook.models.attention import AttentionRisk, HeadShape, softmax_jacobian
+from mfbook.models.confinement import Anchor, Ridge
+from mfbook.optimise.certificate import frank_wolfe_gap
 from mfbook.space import Ball, Euclidean, Sphere
 from mfbook.stability import (
     atomic_stability,
@@ -30,7 +31,6 @@ from mfbook.stability import (
     stationarity,
     strong_monotonicity,
 )
-from mfbook.tasks import copy_task, teacher_student
 
 
 class Energy(Functional):

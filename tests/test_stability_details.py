@@ -7,8 +7,8 @@ from test_searches import Noted, two_heads
 from test_stability import Energy, symmetric
 
 from mfbook import _validate as validate
-from mfbook.confinement import Anchor, Ridge
 from mfbook.measure import Measure
+from mfbook.models.confinement import Anchor, Ridge
 from mfbook.space import Ball
 from mfbook.stability import (
     best_alternative,

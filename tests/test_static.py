@@ -17,10 +17,10 @@ from prose import Quoted, Sentence, landmarks, quoted, sentences, shown, words_s
 from scipy.stats import norm
 
 import mfbook
-from mfbook.experiments import propagation
-from mfbook.experiments import sphere as sphere_sweep
-from mfbook.sphere import settle
-from mfbook.tasks import ALPHABET
+from mfbook.book.experiments import propagation
+from mfbook.book.experiments import sphere as sphere_sweep
+from mfbook.book.tasks import ALPHABET
+from mfbook.equilibria import settle
 from tools.chapters import BOOK, ROOT, chapters, read, text
 
 #: Pages of timings, which are results of one machine: `make bench` writes one of them, and the
@@ -84,7 +84,7 @@ SOURCES = "\n".join(
 
 def draws(name) -> bool:
     """Whether this is a function that draws a figure of the book."""
-    return name.startswith("mfbook.plots.") and inspect.isfunction(EXPORTED.get(name))
+    return name.startswith("mfbook.book.plots.") and inspect.isfunction(EXPORTED.get(name))
 
 
 def is_shown(name, obj) -> bool:
@@ -110,9 +110,9 @@ def is_shown(name, obj) -> bool:
 
 #: Tools of the drawing functions, which no chapter calls.
 NOT_IN_CHAPTERS = {
-    "mfbook.plots.data.record": "says what an artist shows; tests/test_figure_data.py",
-    "mfbook.plots.style.drawing": "a decorator; every figure of the book",
-    "mfbook.plots.style.new_figure": "makes the axes of every figure of the book",
+    "mfbook.book.plots.data.record": "says what an artist shows; tests/test_figure_data.py",
+    "mfbook.book.plots.style.drawing": "a decorator; every figure of the book",
+    "mfbook.book.plots.style.new_figure": "makes the axes of every figure of the book",
 }
 
 

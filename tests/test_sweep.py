@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mfbook import sweep as module
-from mfbook.sweep import code_hash, grid, sweep
+from mfbook.book import sweep as module
+from mfbook.book.sweep import code_hash, grid, sweep
 
 
 def draw(seed, folder, scale=1.0):

@@ -17,9 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import rel_entr
 
-from mfbook.attention import HeadShape, attention_weights, features, softmax
-from mfbook.measure import Measure
-from mfbook.tasks import (
+from mfbook.book.tasks import (
     ALPHABET,
     Task,
     bigram_bits,
@@ -38,8 +36,10 @@ from mfbook.tasks import (
     text_task,
     unigram_bits,
 )
-from mfbook.tasks.embedding import names, positions, tied, words
-from mfbook.tasks.text import _windows
+from mfbook.book.tasks.embedding import names, positions, tied, words
+from mfbook.book.tasks.text import _windows
+from mfbook.measure import Measure
+from mfbook.models.attention import HeadShape, attention_weights, features, softmax
 
 SHAPE = HeadShape(4, 2, 2)
 

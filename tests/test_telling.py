@@ -25,7 +25,7 @@ def book(pytester, monkeypatch):
         ("x = 3\nprint(x)", "3"),
         ("print(0.25)", "0.75"),
         ("assert x == 4, 'not four'", ""),
-        ("from mfbook.report import Check, at_most", ""),
+        ("from mfbook.book.report import Check, at_most", ""),
         ("result = Check('a', (at_most('gap', 3, 2), at_most('ok', 1, 2)))\n"
          "assert result.holds", ""),
     ]  # fmt: skip

@@ -8,12 +8,12 @@ from autograd import grad, jacobian
 from scipy.integrate import quad
 from scipy.special import exp1, logsumexp
 
-from mfbook.attention import HeadShape, attention_weights
 from mfbook.flow import flow, gradient_flow
 from mfbook.functional import check_functional
 from mfbook.measure import Measure
-from mfbook.sphere import SphereEnergy
-from mfbook.tokens import (
+from mfbook.models.attention import HeadShape, attention_weights
+from mfbook.models.sphere import SphereEnergy
+from mfbook.models.tokens import (
     CentredKernel,
     TokenEnergy,
     asymmetry,

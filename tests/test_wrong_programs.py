@@ -9,7 +9,7 @@ import numpy as onp
 import pytest
 from reference import Program, differences, heads, leak, make, measure, relative
 
-from mfbook.confinement import Ridge
+from mfbook.models.confinement import Ridge
 
 NOTICED = 1e-3  # seven orders above what the comparison tolerates
 

@@ -9,18 +9,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mfbook.attention import AttentionRisk, HeadShape, features, softmax
-from mfbook.certificate import boost, frank_wolfe_gap
-from mfbook.confinement import Anchor, Ridge
+from mfbook.book.report import at_most, check, table
+from mfbook.book.tasks import teacher_student
+from mfbook.equilibria import settle
 from mfbook.flow import constant, flow, gradient_flow, sgd
 from mfbook.functional import Functional, Local, check_functional
+from mfbook.landscape import maximise_potential
 from mfbook.measure import Measure, mixture
-from mfbook.network import TwoLayerRisk
-from mfbook.report import at_most, check, table
+from mfbook.models.attention import AttentionRisk, HeadShape, features, softmax
+from mfbook.models.confinement import Anchor, Ridge
+from mfbook.models.network import TwoLayerRisk
+from mfbook.models.sphere import SphereEnergy
+from mfbook.optimise.certificate import boost, frank_wolfe_gap
 from mfbook.space import Ball, Space, Sphere
-from mfbook.sphere import SphereEnergy, maximise_potential, settle
 from mfbook.stability import atomic_stability
-from mfbook.tasks import teacher_student
 from mfbook.transport import wasserstein
 
 mu = Measure([[0.0, 1.0], [2.0, 3.0]], [0.25, 0.75])

@@ -39,7 +39,7 @@ class Wrong:
         return source.replace(self.old, self.new)
 
 
-ATTENTION, SPHERE = "mfbook.attention", "mfbook.sphere"
+ATTENTION, SPHERE = "mfbook.models.attention", "mfbook.models.sphere"
 WRONG = [
     # the attention layer and its risk
     Wrong(
@@ -248,56 +248,56 @@ WRONG = [
     # certificates
     Wrong(
         "the gap without the mean over the measure",
-        "mfbook.certificate",
+        "mfbook.optimise.certificate",
         "mean = mu.weights @ values",
         "mean = values.max()",
     ),
     Wrong(
         "a best head without the ridge's own cost",
-        "mfbook._best_head",
+        "mfbook.models.attention.best_head",
         "+ ridge / 2 * (scores**2).sum(1)",
         "+ 0 * (scores**2).sum(1)",
     ),
     Wrong(
         "a step of boosting that forgets the old heads",
-        "mfbook.certificate",
+        "mfbook.optimise.certificate",
         "np.append((1 - share) * mu.weights, share)",
         "np.append(0 * mu.weights, 1.0)",
     ),
     # two layers, networks, tokens
     Wrong(
         "the residual stream dropped between the layers",
-        "mfbook.layers",
+        "mfbook.models.layers",
         "X = self.X + _write(",
         "X = 0 * self.X + _write(",
     ),
     Wrong(
         "a layer's half of the mass not doubled",
-        "mfbook.layers",
+        "mfbook.models.layers",
         "lower_weights, upper_weights = 2 * mu.weights[~upper], 2 * mu.weights[upper]",
         "lower_weights, upper_weights = mu.weights[~upper], mu.weights[upper]",
     ),
     Wrong(
         "the squared loss without its half",
-        "mfbook.network",
+        "mfbook.models.network",
         "        return (r * r).mean() / 2\n",
         "        return (r * r).mean()\n",
     ),
     Wrong(
         "the outer weight forgotten in the slope of a neuron",
-        "mfbook.network",
+        "mfbook.models.network",
         "slope = x[block, :1] * f.slope(s) * r",
         "slope = f.slope(s) * r",
     ),
     Wrong(
         "Sinkhorn without the average of two iterates",
-        "mfbook.tokens",
+        "mfbook.models.tokens",
         "g = g if new is None else (g + new) / 2",
         "g = g if new is None else new",
     ),
     Wrong(
         "the double centring done once",
-        "mfbook.tokens",
+        "mfbook.models.tokens",
         "    B -= w @ B\n",
         "    B -= 0 * (w @ B)\n",
     ),
@@ -341,7 +341,7 @@ WRONG = [
     # chaining and backward equations
     Wrong(
         "a backward equation run forwards",
-        "mfbook.influence",
+        "mfbook.flow.influence",
         "x = run.at(t - s).atoms",
         "x = run.at(s).atoms",
     ),

@@ -213,7 +213,7 @@ AXIS = re.compile(
 
 
 class _Table:
-    """The table of a figure, as mfbook.plots.data writes it."""
+    """The table of a figure, as mfbook.book.plots.data writes it."""
 
     def __init__(self, text: str):
         lines = [line for line in text.splitlines() if not line.startswith(ORIGIN)]

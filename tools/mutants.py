@@ -45,7 +45,7 @@ from tools.mutate import Changes, Mutant, mutants  # noqa: E402
 
 FOLDER = ROOT / ".cache" / "mutants"
 # Drawing and the stored experiments: their tests are those of the book, not unit tests.
-LEFT_OUT = ("mfbook.plots*", "mfbook.experiments*")
+LEFT_OUT = ("mfbook.book.plots*", "mfbook.book.experiments*")
 #: Bytes of address space of one process: a change that asks for more has been noticed.
 MEMORY = 16 * 2**30
 #: Statuses of a change that was noticed: a test failed, did not end, or nothing could be defined.
@@ -492,7 +492,7 @@ def _sources() -> dict[str, str]:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--modules", default="*", help="names such as mfbook.sphere.*")
+    parser.add_argument("--modules", default="*", help="names such as mfbook.models.sphere.*")
     parser.add_argument("--tests", nargs="*", default=["tests", "mfbook"], help="files of tests")
     parser.add_argument("--sample", type=float, default=1.0, help="share of the mutants")
     parser.add_argument("--budget", type=float, default=20.0, help="seconds of tests for one")

@@ -17,7 +17,7 @@ ROUNDING = "rounding"
 @cache
 def corpus_difference() -> str | None:
     """Why outputs computed from the text corpus cannot be compared here, or ``None``."""
-    from mfbook.tasks import corpus_hash
+    from mfbook.book.tasks import corpus_hash
 
     recorded = (BOOK / "corpus_hash.txt").read_text().strip()
     here = corpus_hash()

@@ -33,20 +33,24 @@ os.environ.setdefault("POT_BACKEND_DISABLE_JAX", "1")
 
 import numpy as np  # noqa: E402
 
-from mfbook import bounds, certificate, derivatives, stability, tasks, tokens, transport  # noqa: E402
+from mfbook import bounds, stability, transport  # noqa: E402
 from mfbook import flow as flows  # noqa: E402
 from mfbook import sphere as sph  # noqa: E402
-from mfbook.attention import AttentionRisk, HeadShape, attention_weights, features  # noqa: E402
-from mfbook.confinement import Anchor, Ridge  # noqa: E402
-from mfbook.ensemble import ensemble_gradient, sgd_ensemble  # noqa: E402
-from mfbook.influence import influence  # noqa: E402
-from mfbook.layers import TwoLayerRisk as TwoLayers  # noqa: E402
-from mfbook.layers import label  # noqa: E402
+from mfbook.book import tasks  # noqa: E402
+from mfbook.book.sweep import grid, sweep  # noqa: E402
+from mfbook.bounds import derivatives  # noqa: E402
+from mfbook.flow.influence import influence  # noqa: E402
 from mfbook.measure import Measure, mixture  # noqa: E402
-from mfbook.network import TwoLayerRisk as Network  # noqa: E402
-from mfbook.parallel import shards  # noqa: E402
+from mfbook.models import tokens  # noqa: E402
+from mfbook.models.attention import AttentionRisk, HeadShape, attention_weights, features  # noqa: E402
+from mfbook.models.attention.ensemble import ensemble_gradient, sgd_ensemble  # noqa: E402
+from mfbook.models.attention.parallel import shards  # noqa: E402
+from mfbook.models.confinement import Anchor, Ridge  # noqa: E402
+from mfbook.models.layers import TwoLayerRisk as TwoLayers  # noqa: E402
+from mfbook.models.layers import label  # noqa: E402
+from mfbook.models.network import TwoLayerRisk as Network  # noqa: E402
+from mfbook.optimise import certificate  # noqa: E402
 from mfbook.space import Sphere  # noqa: E402
-from mfbook.sweep import grid, sweep  # noqa: E402
 
 REFERENCE = ROOT / "tests" / "reference_numbers.json"
 COMMAND = "python tools/reproduce.py --write"

@@ -297,7 +297,7 @@ def record_corpus(executed: list[Path]) -> None:
     users = [path for path in chapters() if uses_corpus(path)]
     if not set(users) & {path.resolve() for path in executed}:
         return
-    from mfbook.tasks import corpus_hash
+    from mfbook.book.tasks import corpus_hash
 
     here = corpus_hash()
     recorded = CORPUS_RECORD.read_text().strip() if CORPUS_RECORD.exists() else None

@@ -7,15 +7,15 @@ norm at most r (so a head of ``shape.ball(r)`` qualifies), and attention scores 
 Constants beyond the range of floating-point numbers are infinite.
 """
 
-from .approximation import (
+from mfbook.bounds.approximation import (
     feature_variance,
     leading_coefficient,
     monte_carlo_rate,
     sharp_rate,
     variance_rate,
 )
-from .drift import DriftLipschitz, GrowthBound, drift_lipschitz, growth_bound
-from .features import (
+from mfbook.bounds.drift import DriftLipschitz, GrowthBound, drift_lipschitz, growth_bound
+from mfbook.bounds.features import (
     FeatureBounds,
     data_radii,
     feature_bound,
@@ -27,8 +27,8 @@ from .features import (
     sharp_jacobian_bound,
     third_moment_constant,
 )
-from .loss import loss_lipschitz, loss_smoothness, softmax_lipschitz
-from .propagation import PropagationBound, propagation_bound, propagation_rate
+from mfbook.bounds.loss import loss_lipschitz, loss_smoothness, softmax_lipschitz
+from mfbook.bounds.propagation import PropagationBound, propagation_bound, propagation_rate
 
 __all__ = [
     "loss_lipschitz",

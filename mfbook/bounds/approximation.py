@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from .. import _validate as validate
-from ..attention import AttentionRisk, features, softmax
-from ..measure import Measure
-from .loss import loss_lipschitz, loss_smoothness
+from mfbook import _validate as validate
+from mfbook.bounds.loss import loss_lipschitz, loss_smoothness
+from mfbook.measure import Measure
+from mfbook.models.attention import AttentionRisk, features, softmax
 
 __all__ = [
     "feature_variance",
@@ -152,7 +152,7 @@ def feature_variance(risk: AttentionRisk, mu: Measure) -> float:
     --------
     Two opposite heads on one token: features 1 and -1.
 
-    >>> from mfbook.attention import HeadShape
+    >>> from mfbook.models.attention import HeadShape
     >>> R = AttentionRisk([[[1.0]]], [[[1.0, 0.0]]], [[1.0, 0.0]], HeadShape(1, 1, 1))
     >>> feature_variance(R, Measure([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, -1.0]]))
     1.0
@@ -189,7 +189,7 @@ def leading_coefficient(risk: AttentionRisk, mu: Measure) -> float:
 
     Examples
     --------
-    >>> from mfbook.attention import HeadShape
+    >>> from mfbook.models.attention import HeadShape
     >>> R = AttentionRisk([[[1.0]]], [[[1.0, 0.0]]], [[1.0, 0.0]], HeadShape(1, 1, 1))
     >>> leading_coefficient(R, Measure([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, -1.0]]))
     0.125

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import _validate as validate
-from .features import feature_bounds
-from .loss import loss_lipschitz, softmax_lipschitz
+from mfbook import _validate as validate
+from mfbook.bounds.features import feature_bounds
+from mfbook.bounds.loss import loss_lipschitz, softmax_lipschitz
 
 __all__ = [
     "DriftLipschitz",

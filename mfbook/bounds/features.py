@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
-from .. import _validate as validate
+from mfbook import _validate as validate
 
 __all__ = [
     "FeatureBounds",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .. import _validate as validate
-from .drift import drift_lipschitz
-from .features import feature_bounds
-from .loss import loss_lipschitz, softmax_lipschitz
+from mfbook import _validate as validate
+from mfbook.bounds.drift import drift_lipschitz
+from mfbook.bounds.features import feature_bounds
+from mfbook.bounds.loss import loss_lipschitz, softmax_lipschitz
 
 __all__ = [
     "PropagationBound",

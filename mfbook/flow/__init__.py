@@ -5,9 +5,9 @@ a functional is one of its uses. Times are rescaled times :math:`\tau` unless a 
 :math:`\xi` is given; then they are physical, :math:`\tau(t)=\int_0^t2\xi`.
 """
 
-from .descent import sgd
-from .engine import dissipation, flow, gradient_flow
-from .learning_rate import (
+from mfbook.flow.descent import sgd
+from mfbook.flow.engine import dissipation, flow, gradient_flow
+from mfbook.flow.learning_rate import (
     LearningRate,
     ProfileCheck,
     check_profile,
@@ -16,8 +16,8 @@ from .learning_rate import (
     polynomial_decay,
     warmup_cosine,
 )
-from .rosenbrock import Rosenbrock
-from .trajectory import Trajectory
+from mfbook.flow.rosenbrock import Rosenbrock
+from mfbook.flow.trajectory import Trajectory
 
 __all__ = [
     "LearningRate",

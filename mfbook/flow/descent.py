@@ -10,16 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 
-from .. import _validate as validate
-from .._types import Seed
-from ..flow.learning_rate import LearningRate
-from ..functional import Functional
-from ..measure import Measure
-from .checkpoint import Checkpoint, fingerprint, probe
-from .engine import check_start, escaped
-from .grid import step_numbers
-from .learning_rate import as_profile
-from .trajectory import Trajectory
+from mfbook import _validate as validate
+from mfbook._types import Seed
+from mfbook.flow.checkpoint import Checkpoint, fingerprint, probe
+from mfbook.flow.engine import check_start, escaped
+from mfbook.flow.grid import step_numbers
+from mfbook.flow.learning_rate import LearningRate, as_profile
+from mfbook.flow.trajectory import Trajectory
+from mfbook.functional import Functional
+from mfbook.measure import Measure
 
 __all__ = ["sgd"]
 
@@ -84,7 +83,7 @@ def sgd(
 
     Examples
     --------
-    >>> from mfbook.confinement import Ridge
+    >>> from mfbook.models.confinement import Ridge
     >>> run = sgd(Ridge(1.0), Measure([[1.0]]), [0.0, 1.0], epsilon=0.25, rng=0)
     >>> float(run.end.atoms[0, 0]) == 0.75**4
     True

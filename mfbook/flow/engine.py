@@ -16,16 +16,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 
-from .. import _validate as validate
-from ..flow.learning_rate import LearningRate
-from ..functional import Functional
-from ..measure import Measure
-from ..space import Euclidean, Space
-from .checkpoint import Checkpoint, fingerprint, probe
-from .grid import time_grid
-from .integrators import ADAPTIVE, FIXED, Escaped, adaptive, escaped, fixed
-from .learning_rate import as_profile
-from .trajectory import Trajectory
+from mfbook import _validate as validate
+from mfbook.flow.checkpoint import Checkpoint, fingerprint, probe
+from mfbook.flow.grid import time_grid
+from mfbook.flow.integrators import ADAPTIVE, FIXED, Escaped, adaptive, escaped, fixed
+from mfbook.flow.learning_rate import LearningRate, as_profile
+from mfbook.flow.trajectory import Trajectory
+from mfbook.functional import Functional
+from mfbook.measure import Measure, check_measure
+from mfbook.space import Euclidean, Space
 
 __all__ = ["dissipation", "flow", "gradient_flow"]
 
@@ -53,12 +52,12 @@ def dissipation(F: Functional, mu: Measure) -> float:
 
     Examples
     --------
-    >>> from mfbook.confinement import Ridge
+    >>> from mfbook.models.confinement import Ridge
     >>> dissipation(Ridge(2.0), Measure([[1.0], [3.0]]))
     20.0
     """
     validate.functional(F)
-    gradient = F.at(validate.measure(mu)).gradient(mu.atoms)
+    gradient = F.at(check_measure(mu)).gradient(mu.atoms)
     if not np.isfinite(gradient).all():
         return float("inf")
     v = F.space.tangent(mu.atoms, -gradient)
@@ -98,7 +97,7 @@ def gradient_flow(
 
     Examples
     --------
-    >>> from mfbook.confinement import Ridge
+    >>> from mfbook.models.confinement import Ridge
     >>> run = gradient_flow(Ridge(1.0), Measure([[1.0], [-2.0]]), [0.0, 1.0])
     >>> bool(np.allclose(run.end.atoms.ravel(), [np.exp(-1), -2 * np.exp(-1)]))
     True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import _validate as validate
+from mfbook import _validate as validate
 
 
 def time_grid(times) -> np.ndarray:

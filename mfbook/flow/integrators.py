@@ -9,10 +9,10 @@ import numpy as np
 from scipy import integrate
 from scipy.optimize import brentq
 
-from .. import _validate as validate
-from .grid import step_numbers
-from .rosenbrock import Rosenbrock
-from .trajectory import Trajectory
+from mfbook import _validate as validate
+from mfbook.flow.grid import step_numbers
+from mfbook.flow.rosenbrock import Rosenbrock
+from mfbook.flow.trajectory import Trajectory
 
 EXPLICIT = ("RK23", "RK45", "DOP853")
 ADAPTIVE = {name: getattr(integrate, name) for name in (*EXPLICIT, "Radau", "BDF", "LSODA")}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.integrate import quad
 
-from .. import _validate as validate
+from mfbook import _validate as validate
 
 __all__ = [
     "LearningRate",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.integrate import DenseOutput, OdeSolver
 
-from .. import _validate as validate
+from mfbook import _validate as validate
 
 __all__ = ["Rosenbrock"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import _validate as validate
-from ..measure import Measure
-from .checkpoint import read
+from mfbook import _validate as validate
+from mfbook.flow.checkpoint import read
+from mfbook.measure import Measure
 
 __all__ = ["Trajectory"]
 
@@ -52,7 +52,7 @@ class Trajectory:
 
     Examples
     --------
-    >>> from mfbook.confinement import Ridge
+    >>> from mfbook.models.confinement import Ridge
     >>> from mfbook.flow import gradient_flow
     >>> run = gradient_flow(Ridge(1.0), Measure([[1.0]]), [0, 1, 2], dense=True)
     >>> run.end.atoms.round(4), run.measure(0).atoms, run.at(0.5).atoms.round(4)

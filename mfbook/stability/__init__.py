@@ -7,12 +7,17 @@ follows it) and for boundedness (:func:`radial_drift`), Section 7 for stability
 optimality (:func:`stationarity`, :func:`best_alternative`).
 """
 
-from .atomic import AtomicStability, atomic_stability, second_variation
-from .dirac import DiracStability, dirac_stability
-from .monotone import CurvatureMargin, Monotonicity, curvature_margin, strong_monotonicity
-from .radial import RadialDrift, radial_drift
-from .rates import KLFit, kl_constant, kl_envelope, kl_fit, kl_length
-from .support import Alternative, Stationarity, best_alternative, stationarity
+from mfbook.stability.atomic import AtomicStability, atomic_stability, second_variation
+from mfbook.stability.dirac import DiracStability, dirac_stability
+from mfbook.stability.monotone import (
+    CurvatureMargin,
+    Monotonicity,
+    curvature_margin,
+    strong_monotonicity,
+)
+from mfbook.stability.radial import RadialDrift, radial_drift
+from mfbook.stability.rates import KLFit, kl_constant, kl_envelope, kl_fit, kl_length
+from mfbook.stability.support import Alternative, Stationarity, best_alternative, stationarity
 
 __all__ = [
     "Alternative",

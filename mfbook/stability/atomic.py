@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import block_diag
 
-from .. import _validate as validate
-from ..functional import Functional
-from ..measure import Measure
-from ..space import Ball, Euclidean, Sphere
+from mfbook import _validate as validate
+from mfbook.functional import Functional
+from mfbook.measure import Measure, check_measure
+from mfbook.space import Ball, Euclidean, Sphere
 
 __all__ = ["AtomicStability", "atomic_stability", "second_variation"]
 
@@ -99,7 +99,7 @@ def atomic_stability(F: Functional, mu: Measure) -> AtomicStability:
 
     Examples
     --------
-    >>> from mfbook.confinement import Ridge
+    >>> from mfbook.models.confinement import Ridge
     >>> report = atomic_stability(Ridge(2.0), Measure([[1.0, 0.0], [0.0, 3.0]], [0.25, 0.75]))
     >>> report.deviations, report.collective
     (array([[2., 2.],
@@ -167,7 +167,7 @@ def second_variation(F: Functional, mu: Measure, eta: ArrayLike) -> tuple[float,
 
     Examples
     --------
-    >>> from mfbook.confinement import Ridge
+    >>> from mfbook.models.confinement import Ridge
     >>> second_variation(Ridge(2.0), Measure([[1.0, 0.0]]), [[3.0, 0.0]])
     (18.0, 0.0)
     """
@@ -200,7 +200,7 @@ def precision(F, dtype) -> float:
 
 def _check(F, mu) -> None:
     functional(F)
-    validate.measure(mu, largest=validate.LARGEST)
+    check_measure(mu, largest=validate.LARGEST)
     if not (mu.weights > 0).all():
         raise ValueError(f"mu: expected positive weights, got {mu.weights.min():g}; see merge()")
     space = F.space

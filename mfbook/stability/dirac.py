@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .. import _validate as validate
-from ..functional import Functional
-from ..measure import Measure
-from .atomic import atomic_stability, functional, precision
+from mfbook import _validate as validate
+from mfbook.functional import Functional
+from mfbook.measure import Measure
+from mfbook.stability.atomic import atomic_stability, functional, precision
 
 __all__ = ["DiracStability", "dirac_stability"]
 
@@ -119,7 +119,7 @@ def dirac_stability(
 
     Examples
     --------
-    >>> from mfbook.confinement import Anchor
+    >>> from mfbook.models.confinement import Anchor
     >>> report = dirac_stability(Anchor(2.0, [1.0, 0.0]), [1.0, 0.0])
     >>> report.verdict, report.deviations
     ('stable', array([2., 2.]))

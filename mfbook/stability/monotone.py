@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
-from .. import _validate as validate
-from .._types import Seed
-from ..functional import Functional
-from ..measure import Measure
-from ..space import Ball
-from .atomic import TINY, _check, atomic_stability, functional
+from mfbook import _validate as validate
+from mfbook._types import Seed
+from mfbook.functional import Functional
+from mfbook.measure import Measure
+from mfbook.space import Ball
+from mfbook.stability.atomic import TINY, _check, atomic_stability, functional
 
 __all__ = ["CurvatureMargin", "Monotonicity", "curvature_margin", "strong_monotonicity"]
 
@@ -117,7 +117,7 @@ def strong_monotonicity(
 
     Examples
     --------
-    >>> from mfbook.confinement import Ridge
+    >>> from mfbook.models.confinement import Ridge
     >>> report = strong_monotonicity(Ridge(0.5), Measure([[0.0, 0.0]]), rng=0, radius=1.0)
     >>> round(report.constant, 12)
     0.5
@@ -294,7 +294,7 @@ def curvature_margin(
 
     Examples
     --------
-    >>> from mfbook.confinement import Ridge
+    >>> from mfbook.models.confinement import Ridge
     >>> curvature_margin(Ridge(0.5), [0.0, 0.0], rng=0, radius=1.0)
     CurvatureMargin(m=0.5, ell=0.0)
     >>> curvature_margin(Ridge(0.5), [0.0, 0.0], rng=0, radius=1.0).margin

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
-from .. import _validate as validate
-from .._types import Seed
-from ..functional import Functional
-from ..measure import Measure
-from .atomic import TINY, functional
+from mfbook import _validate as validate
+from mfbook._types import Seed
+from mfbook.functional import Functional
+from mfbook.measure import Measure, check_measure
+from mfbook.stability.atomic import TINY, functional
 
 __all__ = ["RadialDrift", "radial_drift"]
 
@@ -89,12 +89,12 @@ def radial_drift(
 
     Examples
     --------
-    >>> from mfbook.confinement import Ridge
+    >>> from mfbook.models.confinement import Ridge
     >>> radial_drift(Ridge(0.5), Measure([[0.0, 1.0]]), [1.0, 10.0], rng=0).least
     array([0.5, 0.5])
     """
     functional(F, flat=True)
-    validate.measure(mu, largest=validate.LARGEST)
+    check_measure(mu, largest=validate.LARGEST)
     radii = validate.array(radii, "radii", ("n",), largest=validate.LARGEST)
     rng = validate.generator(rng)
     if not (radii >= 1 / validate.LARGEST).all():

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
-from .. import _validate as validate
+from mfbook import _validate as validate
 
 __all__ = ["KLFit", "kl_constant", "kl_envelope", "kl_fit", "kl_length"]
 

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from .. import _validate as validate
-from .._types import Seed
-from ..certificate import frank_wolfe_gap
-from ..functional import Functional
-from ..measure import Measure
-from .atomic import functional
+from mfbook._types import Seed
+from mfbook.functional import Functional
+from mfbook.measure import Measure, check_measure
+from mfbook.optimise.certificate import frank_wolfe_gap
+from mfbook.stability.atomic import functional
 
 __all__ = ["Alternative", "Stationarity", "best_alternative", "stationarity"]
 
@@ -60,13 +59,13 @@ def stationarity(F: Functional, mu: Measure) -> Stationarity:
 
     Examples
     --------
-    >>> from mfbook.confinement import Ridge
+    >>> from mfbook.models.confinement import Ridge
     >>> report = stationarity(Ridge(2.0), Measure([[0.0], [1.0]]))
     >>> report.norms, report.dissipation
     (array([0., 2.]), 2.0)
     """
     functional(F)
-    validate.measure(mu)
+    check_measure(mu)
     v = F.space.tangent(mu.atoms, -F.at(mu).gradient(mu.atoms))
     squares = (v * v).sum(axis=1)
     norms = np.sqrt(squares)
@@ -119,7 +118,7 @@ def best_alternative(F: Functional, mu: Measure, rng: Seed, **options: Any) -> A
     rng : numpy.random.Generator or int
         Source of randomness, or a seed.
     **options
-        Of :func:`~mfbook.certificate.frank_wolfe_gap`, which is called for the search.
+        Of :func:`~mfbook.optimise.certificate.frank_wolfe_gap`, which is called for the search.
 
     Returns
     -------
@@ -133,7 +132,7 @@ def best_alternative(F: Functional, mu: Measure, rng: Seed, **options: Any) -> A
 
     Examples
     --------
-    >>> from mfbook.confinement import Ridge
+    >>> from mfbook.models.confinement import Ridge
     >>> from mfbook.space import Ball
     >>> report = best_alternative(Ridge(1.0).on(Ball(2.0, (1,))), Measure([[1.0]]), rng=0)
     >>> round(report.gain, 6), round(report.share, 6), report.spread

@@ -6,8 +6,8 @@ weights, the network simplex of POT otherwise. :func:`sliced_w2` and :func:`disc
 distance from below, :func:`coupled_distance` from above, all three with linear memory.
 """
 
-from .estimates import SlicedDistance, coupled_distance, sliced_w2
-from .lipschitz import (
+from mfbook.transport.estimates import SlicedDistance, coupled_distance, sliced_w2
+from mfbook.transport.lipschitz import (
     TestFunction,
     Witness,
     direction,
@@ -17,7 +17,7 @@ from .lipschitz import (
     random_functions,
     saturated,
 )
-from .plans import Plan, displacement, optimal_plan, wasserstein
+from mfbook.transport.plans import Plan, displacement, optimal_plan, wasserstein
 
 __all__ = [
     "Plan",

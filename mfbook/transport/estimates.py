@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import _validate as validate
-from .._types import Seed
-from ..measure import Measure
-from .solvers import BLOCK, check_pair, mean_length, monotone, scaled
+from mfbook import _validate as validate
+from mfbook._types import Seed
+from mfbook.measure import Measure
+from mfbook.transport.solvers import BLOCK, check_pair, mean_length, monotone, scaled
 
 __all__ = ["SlicedDistance", "coupled_distance", "sliced_w2"]
 

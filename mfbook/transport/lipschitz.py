@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
-from .. import _validate as validate
-from .._types import Seed
-from ..measure import Measure
-from .solvers import BLOCK, check_pair, mean_length, scaled, simplex
+from mfbook import _validate as validate
+from mfbook._types import Seed
+from mfbook.measure import Measure
+from mfbook.transport.solvers import BLOCK, check_pair, mean_length, scaled, simplex
 
 __all__ = [
     "TestFunction",

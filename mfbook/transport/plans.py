@@ -8,9 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from .. import _validate as validate
-from ..measure import Measure
-from .solvers import check_pair, cost_matrix, mean_length, monotone, scaled, simplex, uniform
+from mfbook import _validate as validate
+from mfbook.measure import Measure
+from mfbook.transport.solvers import (
+    check_pair,
+    cost_matrix,
+    mean_length,
+    monotone,
+    scaled,
+    simplex,
+    uniform,
+)
 
 __all__ = ["Plan", "displacement", "optimal_plan", "wasserstein"]
 

@@ -8,8 +8,8 @@ import warnings
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from .. import _validate as validate
-from ..measure import Measure
+from mfbook import _validate as validate
+from mfbook.measure import Measure
 
 #: Pivots the network simplex may take; a backstop, as problems that fit need far fewer.
 MAX_PIVOTS = 10**8

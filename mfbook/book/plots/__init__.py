@@ -1,0 +1,110 @@
+"""Figures in one style; the only package that imports matplotlib (and, on request, ipywidgets).
+
+Every function takes named data, draws one figure and returns a :class:`Picture`, which shows itself
+as a PNG and carries its data: ``figure.data`` is the table behind it as CSV, ``figure.rows()`` the
+same as dictionaries. Colours and line styles mean the same thing throughout the book: see
+``ROLES``.
+"""
+
+from mfbook.book.plots.assumptions import curvature_shares, derivative_bounds, profile_runs
+from mfbook.book.plots.charts import attention_maps, curves, rates
+from mfbook.book.plots.circle import angle_histograms, angle_paths, energy_and_ring, planar_orbits
+from mfbook.book.plots.data import DECORATION, record
+from mfbook.book.plots.discussion import phase_space, predictors, support_values
+from mfbook.book.plots.dynamics import bound_cloud, grid_map, panels, particles
+from mfbook.book.plots.extremal import circle_minimiser, gap_cloud, landscapes, splitting, stalled
+from mfbook.book.plots.frames import frames
+from mfbook.book.plots.introduction import heads_at_work, two_starts
+from mfbook.book.plots.localisation import atoms_on_circle
+from mfbook.book.plots.long_time import imbalance
+from mfbook.book.plots.model import (
+    head_view,
+    hessian_blocks,
+    prediction_map,
+    sensitivity,
+    two_paths,
+)
+from mfbook.book.plots.primer import network_view, two_interpolations, two_ways
+from mfbook.book.plots.scaling import (
+    cluster_bounds,
+    count_bars,
+    count_panels,
+    mass_panels,
+    merging_clock,
+)
+from mfbook.book.plots.spheres import cluster_counts, sphere_histograms, sphere_scene
+from mfbook.book.plots.stability import cloud, phase_diagram, regimes, verdicts
+from mfbook.book.plots.static import boosting_rounds, excess_distribution, excess_rates
+from mfbook.book.plots.style import ROLES, Picture, Role, drawing, new_figure
+from mfbook.book.plots.tokens import (
+    blow_up,
+    mirror,
+    scores_and_weights,
+    tokens_on_circle,
+    tokens_on_sphere,
+)
+
+__all__ = [
+    "DECORATION",
+    "ROLES",
+    "Picture",
+    "Role",
+    "angle_histograms",
+    "angle_paths",
+    "atoms_on_circle",
+    "attention_maps",
+    "blow_up",
+    "boosting_rounds",
+    "bound_cloud",
+    "circle_minimiser",
+    "cloud",
+    "cluster_bounds",
+    "cluster_counts",
+    "count_bars",
+    "count_panels",
+    "curvature_shares",
+    "curves",
+    "derivative_bounds",
+    "drawing",
+    "energy_and_ring",
+    "excess_distribution",
+    "excess_rates",
+    "frames",
+    "gap_cloud",
+    "grid_map",
+    "head_view",
+    "heads_at_work",
+    "hessian_blocks",
+    "imbalance",
+    "landscapes",
+    "mass_panels",
+    "merging_clock",
+    "mirror",
+    "network_view",
+    "new_figure",
+    "panels",
+    "particles",
+    "phase_diagram",
+    "phase_space",
+    "planar_orbits",
+    "prediction_map",
+    "predictors",
+    "profile_runs",
+    "rates",
+    "record",
+    "regimes",
+    "scores_and_weights",
+    "sensitivity",
+    "sphere_histograms",
+    "sphere_scene",
+    "splitting",
+    "stalled",
+    "support_values",
+    "tokens_on_circle",
+    "tokens_on_sphere",
+    "two_interpolations",
+    "two_paths",
+    "two_starts",
+    "two_ways",
+    "verdicts",
+]

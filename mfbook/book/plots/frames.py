@@ -1,0 +1,155 @@
+"""Interactive figures: a slider over pictures, with a kernel or without one."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from PIL import Image
+
+from mfbook.book.plots.data import table_of_frames
+from mfbook.book.plots.style import DATA_MIME, Picture
+
+__all__ = ["Frames", "frames"]
+
+# Shows picture number `value`, and tells screen readers and the label what it is.
+_MOVE = (
+    "const f=this.closest('figure'),p=[...f.querySelectorAll('img')],c=p[this.value];"
+    "p.forEach(i=>i.hidden=i!==c);"
+    "this.setAttribute('aria-valuetext',c.dataset.label);"
+    "f.querySelector('output').textContent=c.dataset.label"
+)
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Precomputed pictures under one slider; shows itself as a self-contained HTML figure.
+
+    ``figure.data`` is the table behind the pictures as CSV, with a column for the slider's label.
+    """
+
+    pictures: tuple[Picture, ...]
+    labels: tuple[str, ...]
+    alts: tuple[str, ...]
+    name: str
+    caption: str
+    start: int
+
+    @property
+    def data(self) -> str:
+        """What the pictures show, as CSV: one row for each point, with the slider's label."""
+        drawn = (picture.contents for picture in self.pictures)
+        return table_of_frames(zip(self.labels, drawn, strict=True))
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return {DATA_MIME: self.data}
+
+    def _repr_html_(self) -> str:
+        images = []
+        for i, (picture, label, alt) in enumerate(
+            zip(self.pictures, self.labels, self.alts, strict=True)
+        ):
+            data = base64.b64encode(_small(picture.png)).decode()
+            hidden = "" if i == self.start else " hidden"
+            width, height = (n // 2 for n in picture.size)
+            images.append(
+                f'<img src="data:image/png;base64,{data}" alt="{html.escape(alt)}" '
+                f'data-label="{html.escape(label)}" width="{width}" height="{height}" '
+                f'style="max-width:100%;height:auto"{hidden}>'
+            )
+        name, label = html.escape(self.name), html.escape(self.labels[self.start])
+        return (
+            '<figure class="mf-frames"><label style="display:flex;gap:.75em;align-items:center">'
+            f'<span>{name}</span><input type="range" min="0" max="{len(images) - 1}" step="1" '
+            f'value="{self.start}" aria-label="{name}" aria-valuetext="{label}" '
+            f'style="flex:1;max-width:22em" oninput="{html.escape(_MOVE)}">'
+            f"<output>{label}</output></label>{''.join(images)}"
+            f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
+        )
+
+    def __repr__(self) -> str:
+        return f"Frames({len(self.pictures)} pictures, {self.name})"
+
+
+def _small(png: bytes) -> bytes:
+    """The picture at half size in 96 colours: a dozen frames must not weigh down a page."""
+    image = Image.open(io.BytesIO(png)).convert("RGB")
+    image = image.resize((image.width * 2 // 3, image.height * 2 // 3), Image.Resampling.LANCZOS)
+    image = image.quantize(96, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    file = io.BytesIO()
+    image.save(file, format="PNG", optimize=True)
+    return file.getvalue()
+
+
+def frames(
+    draw: Callable[..., Picture],
+    values: Sequence,
+    *,
+    name: str,
+    label: Callable[[object], str] = str,
+    alt: Callable[[object], str],
+    caption: str,
+    start: int = 0,
+    live: bool = False,
+) -> Frames:
+    """Draw a figure for each value and put the pictures under one slider.
+
+    The slider is a plain range input: it works in a page without a kernel, by keyboard (arrow
+    keys) and with a screen reader. With ``live=True``, in a notebook with a kernel, nothing is
+    drawn beforehand: each move of the slider calls ``draw``, so ``values`` may be long.
+
+    Parameters
+    ----------
+    draw : callable
+        Takes one value, returns a :class:`Picture`.
+    values : sequence
+        At least two values, one for each position of the slider.
+    name : str
+        What the slider changes, for example ``"number of heads"``.
+    label, alt : callable
+        Take a value; return what stands beside the slider, and the alternative text.
+    caption : str
+        Readable without the text around it.
+    start : int
+        Index of the value shown first.
+    live : bool
+        Draw on demand in a running kernel.
+
+    Returns
+    -------
+    Frames
+        What a notebook shows.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two values or ``start`` is not an index of one.
+    """
+    values = list(values)
+    if len(values) < 2:
+        raise ValueError(f"values: expected at least two, got {len(values)}")
+    if not 0 <= start < len(values):
+        raise ValueError(f"start: expected an index in 0..{len(values) - 1}, got {start}")
+    if live:
+        import ipywidgets
+
+        options = [(label(value), value) for value in values]
+        slider = ipywidgets.SelectionSlider(options=options, index=start, description=name)
+        return ipywidgets.interactive(draw, **{_first_parameter(draw): slider})
+    return Frames(
+        tuple(draw(value) for value in values),
+        tuple(label(value) for value in values),
+        tuple(alt(value) for value in values),
+        name,
+        caption,
+        start,
+    )
+
+
+def _first_parameter(function) -> str:
+    import inspect
+
+    return next(iter(inspect.signature(function).parameters))

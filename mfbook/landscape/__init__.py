@@ -1,0 +1,35 @@
+"""Where potentials on the sphere are largest and least: regions of signs, closed forms, bounds.
+
+Knows the sphere's energy and the idea; nothing here moves a particle.
+"""
+
+from mfbook.landscape.arrangement import SignRegions, sign_regions
+from mfbook.landscape.closed_forms import collinear_maximum, diagonal_maximum, nonnegative_maximum
+from mfbook.landscape.degeneracy import (
+    NormalisedCondition,
+    is_analytic_potential,
+    nondegenerate_normalised,
+)
+from mfbook.landscape.extremal import (
+    Extremal,
+    RegionMaxima,
+    maximise_potential,
+    minimise_potential,
+)
+from mfbook.landscape.first_variation import least_first_variation
+
+__all__ = [
+    "Extremal",
+    "NormalisedCondition",
+    "RegionMaxima",
+    "SignRegions",
+    "collinear_maximum",
+    "diagonal_maximum",
+    "is_analytic_potential",
+    "least_first_variation",
+    "maximise_potential",
+    "minimise_potential",
+    "nondegenerate_normalised",
+    "nonnegative_maximum",
+    "sign_regions",
+]

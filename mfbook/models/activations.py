@@ -1,0 +1,238 @@
+r"""Activations of the perceptron, each with the primitive that its potential needs.
+
+The perceptron :math:`\sum_j\omega_j\sigma(\langle a_j,x\rangle+b_j)a_j` is half the gradient of
+:math:`v(x)=\sum_j\omega_j\Phi(\langle a_j,x\rangle+b_j)` if :math:`\Phi'=2\sigma`. A wrong
+primitive leaves the flow untouched and spoils the energy, so the two are defined side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import erf, erfc, spence
+
+from mfbook import _validate as validate
+
+__all__ = [
+    "GELU",
+    "LEAKY_RELU",
+    "LINEAR",
+    "RELU",
+    "SILU",
+    "TANH",
+    "Activation",
+    "activation",
+    "leaky_relu",
+]
+
+#: Where the derivative of GeLU is largest: its second derivative (2 - s^2) n(s) vanishes.
+GELU_STEEPEST = np.sqrt(2.0)
+#: And of SiLU: s tanh(s/2) = 2.
+SILU_STEEPEST = 2.3993572805154675
+
+
+@dataclass(frozen=True)
+class Activation:
+    r"""An activation :math:`\sigma`, its primitive :math:`\Phi=2\int_0^s\sigma` and its slope.
+
+    Attributes
+    ----------
+    name : str
+    sigma, primitive, slope : callable
+        :math:`\sigma`, :math:`\Phi` with :math:`\Phi(0)=0`, and :math:`\sigma'`, from arrays to
+        arrays of the same shape; real or complex (for derivatives by complex step).
+    steepest : tuple of float
+        Where :math:`|\sigma'|` has interior maxima.
+    analytic : bool
+        Whether :math:`\sigma` is real-analytic; otherwise it has a kink, at zero.
+    curvature : float
+        Bound on :math:`|\sigma''|` away from a kink; infinite where none is known. It enters the
+        proved bounds on least first variations, which then use the slope alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> RELU.sigma(np.array([-1.0, 2.0])), RELU.primitive(np.array([-1.0, 2.0]))
+    (array([0., 2.]), array([0., 4.]))
+    """
+
+    name: str
+    sigma: Callable
+    primitive: Callable
+    slope: Callable
+    steepest: tuple[float, ...] = ()
+    analytic: bool = True
+    curvature: float = np.inf
+
+    def lipschitz(self, radius: float = 1.0) -> float:
+        r"""Lipschitz constant of :math:`\sigma` on :math:`[-r,r]`; 1 is enough without biases.
+
+        Parameters
+        ----------
+        radius : float
+            Bound on the scores.
+
+        Returns
+        -------
+        float
+            The constant.
+
+        Examples
+        --------
+        >>> TANH.lipschitz(), round(GELU.lipschitz(), 4), round(GELU.lipschitz(5.0), 4)
+        (1.0, 1.0833, 1.1289)
+        """
+        r = validate.positive(radius, "radius", largest=validate.LARGEST)
+        points = [-r, r, *(s for s in self.steepest if -r < s < r)]
+        return float(np.abs(self.slope(np.array(points))).max())
+
+    def __repr__(self) -> str:
+        return f"Activation({self.name!r})"
+
+
+def _on(s):
+    """Where a unit is active; a complex number is where its real part is."""
+    return np.real(s) > 0
+
+
+def leaky_relu(slope: float = 0.01) -> Activation:
+    r"""Leaky ReLU: :math:`\sigma(s)=s` for s > 0 and :math:`\alpha s` otherwise.
+
+    Parameters
+    ----------
+    slope : float
+        :math:`\alpha`, in [0, 1]; 0 is ReLU.
+
+    Returns
+    -------
+    Activation
+        The activation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> leaky_relu(0.1).sigma(np.array([-1.0, 1.0]))
+    array([-0.1,  1. ])
+    """
+    alpha = validate.positive(slope, "slope", allow_zero=True)
+    if alpha > 1:
+        raise ValueError(f"slope: expected a number in [0, 1], got {alpha}")
+    return Activation(
+        "relu" if alpha == 0 else "leaky_relu" if alpha == 0.01 else f"leaky_relu({alpha:g})",
+        lambda s: np.where(_on(s), s, alpha * s + 0.0),
+        lambda s: np.where(_on(s), s * s, alpha * s * s),
+        lambda s: np.where(_on(s), 1.0, alpha),
+        analytic=alpha == 1,
+        curvature=0.0,
+    )
+
+
+def _normal(s):
+    """Density of the standard normal law."""
+    return np.exp(-s * s / 2) / np.sqrt(2 * np.pi)
+
+
+def _below(s):
+    """Distribution function of the standard normal law, accurate in the left tail."""
+    return erfc(-s / np.sqrt(2)) / 2
+
+
+def _size(s):
+    """Absolute value, as an analytic function on both sides of zero."""
+    return np.where(np.real(s) < 0, -s, s)
+
+
+def _log_cosh(s):
+    r = _size(s)
+    large = r + np.log1p(np.exp(-2 * r)) - np.log(2)
+    # near zero that cancels
+    small = np.real(r) < 1
+    return np.where(small, np.log1p(2 * np.sinh(np.where(small, s, 0) / 2) ** 2), large)
+
+
+def _sech_squared(s):
+    t = np.exp(-2 * _size(s))
+    return 4 * t / (1 + t) ** 2
+
+
+def _logistic(s):
+    """1 / (1 + e^-s), without overflow."""
+    e = np.exp(-_size(s))
+    return np.where(np.real(s) < 0, e, 1) / (1 + e)
+
+
+def _silu_integral(s):
+    """int_0^s t / (1 + e^-t) dt, with the dilogarithm; near zero its Taylor polynomial."""
+    r = _size(s)
+    e = np.exp(-r)
+    rest = r * np.log1p(e) - spence(1 + e) - np.pi**2 / 12
+    far = np.where(np.real(s) < 0, -rest, s * s / 2 + rest)
+    near = s * s * (1 / 4 + s / 12 - s**3 / 240 + s**5 / 3360 - 17 * s**7 / 725760)
+    return np.where(np.abs(np.real(s)) < 0.05, near, far)
+
+
+RELU = leaky_relu(0.0)
+LEAKY_RELU = leaky_relu(0.01)
+#: 2 int_0^s t N(t) dt = s^2 N(s) + s n(s) - N(s) + 1/2, and N(s) - 1/2 is half an error function.
+GELU = Activation(
+    "gelu",
+    lambda s: s * _below(s),
+    lambda s: s * s * _below(s) + s * _normal(s) - erf(s / np.sqrt(2)) / 2,
+    lambda s: _below(s) + s * _normal(s),
+    (-GELU_STEEPEST, GELU_STEEPEST),
+    curvature=2 / np.sqrt(2 * np.pi),  # (2 - s^2) n(s) at zero
+)
+TANH = Activation(
+    "tanh",
+    np.tanh,
+    lambda s: 2 * _log_cosh(s),
+    _sech_squared,
+    (0.0,),
+    curvature=4 / (3 * np.sqrt(3)),  # -2 tanh sech^2 where tanh^2 = 1/3
+)
+SILU = Activation(
+    "silu",
+    lambda s: s * _logistic(s),
+    lambda s: 2 * _silu_integral(s),
+    lambda s: _logistic(s) * (1 + s * _logistic(-s)),
+    (-SILU_STEEPEST, SILU_STEEPEST),
+    curvature=0.5,  # (2 - s tanh(s/2)) / (4 cosh^2(s/2)) at zero
+)
+LINEAR = Activation("linear", lambda s: 1 * s, lambda s: s * s, lambda s: 1 + 0 * s, curvature=0.0)
+
+#: All that have a name; tests run over them.
+NAMED = {f.name: f for f in (RELU, LEAKY_RELU, GELU, SILU, TANH, LINEAR)}
+
+
+def activation(choice: str | Activation) -> Activation:
+    """Return an activation, from itself or its name.
+
+    Parameters
+    ----------
+    choice : str or Activation
+        A name, or what is returned.
+
+    Returns
+    -------
+    Activation
+        The activation.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``choice`` is neither a known name nor an Activation.
+
+    Examples
+    --------
+    >>> activation("gelu")
+    Activation('gelu')
+    """
+    if isinstance(choice, Activation):
+        return choice
+    if not isinstance(choice, str):
+        raise TypeError(f"activation: expected a name or an Activation, got {choice!r}")
+    if choice not in NAMED:
+        raise ValueError(f"activation: expected one of {sorted(NAMED)}, got {choice!r}")
+    return NAMED[choice]
