@@ -9,8 +9,7 @@ from functools import cache, cached_property, partial
 import numpy as np
 
 from mfbook.measure import Measure
-from mfbook.models import attention
-from mfbook.models.attention import AttentionRisk, HeadShape
+from mfbook.models.attention import AttentionRisk, HeadShape, kernel
 
 from .peers import PEERS
 from .timing import interleaved, seconds
@@ -104,7 +103,7 @@ def _agreement(problem, run, form, chunk) -> float:
 
 def compare(problem, goals, rounds) -> dict:
     """All competitors at their best, run in turn, round after round."""
-    ours = f"{min(attention.HEADS, problem.M)} heads x {min(attention.SEQUENCES, problem.S)}"
+    ours = f"{min(kernel.HEADS, problem.M)} heads x {min(kernel.SEQUENCES, problem.S)}"
     runs = {"mfbook": (problem.ours, ours, 0.0)}
     skipped = []
     for name in PEERS:

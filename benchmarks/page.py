@@ -19,7 +19,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from mfbook.book import plots
-from mfbook.models import attention
+from mfbook.models.attention import kernel
 from mfbook.models.sphere import forces
 
 from . import scale, tables
@@ -437,12 +437,12 @@ def text(results: Results) -> str:
         "machine": measured_on(results),
         "largest": summary(results),
         "growth_figure": picture("performance-growth.png", ALT["growth"], caption["growth"]),
-        "block_heads": attention.HEADS,
+        "block_heads": kernel.HEADS,
         "block_circle": f"{forces.CHUNKS[1]:,}",
         "block_sphere": forces.BLOCK,
         "process": size(max(entry["memory"] for entry in results.entries.values())),
-        "kept": f"{attention.KEEP // (8 * task.S * pairs):,}",
-        "keep": f"{attention.KEEP // 2**20} MB",
+        "kept": f"{kernel.KEEP // (8 * task.S * pairs):,}",
+        "keep": f"{kernel.KEEP // 2**20} MB",
         "heads_exponent": f"{growth(results, 'heads'):.2f}",
         "circle_exponent": f"{growth(results, 'circle'):.2f}",
         "normalised_exponent": f"{growth(results, 'circle', True):.2f}",

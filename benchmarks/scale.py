@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from mfbook.book.experiments.sphere import start
-from mfbook.models import attention
+from mfbook.models.attention import kernel
 from mfbook.models.sphere import SphereEnergy, forces
 
 from .heads import Problem
@@ -65,7 +65,7 @@ def heads_work(p: Problem) -> Work:
     where the weights are computed again, and its D numbers are read twice and written once.
     """
     queries, pairs = p.T - 1, p.T * (p.T - 1) // 2
-    again = p.work * pairs * 8 > attention.KEEP
+    again = p.work * pairs * 8 > kernel.KEEP
     each = Work(
         flops=(5 + again) * (2 * p.d**2 * queries + 2 * p.d * pairs),
         exp=(1 + again) * pairs,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import inspect
-import pkgutil
+import re
 import shutil
 import tempfile
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -28,15 +29,15 @@ from fuzzing import (
     sequence,
 )
 
-import mfbook
-from mfbook import bounds, flow, functional, space, sphere, stability, transport
+import mfbook.optimise as certificate
+from mfbook import bounds, equilibria, flow, functional, landscape, space, stability, transport
 from mfbook.book import report, sweep, tasks
 from mfbook.bounds import derivatives
 from mfbook.flow import influence
 from mfbook.measure import Measure, mixture
-from mfbook.models import attention, confinement, layers, network, tokens
+from mfbook.models import activations, attention, confinement, layers, network, sphere, tokens
 from mfbook.models.attention import ensemble, parallel
-from mfbook.optimise import certificate
+from tools.chapters import ROOT
 
 CASES: dict[str, Case] = {}
 
@@ -51,11 +52,12 @@ def add(name, call, /, **arguments) -> None:
     CASES[name] = Case(call, arguments, **{"doc": documentation(call), **options})
 
 
-def public(module, **cases) -> None:
+def enter(module, **cases) -> None:
     """Enter functions of a module by their names."""
-    short = module.__name__.removeprefix("mfbook.")
     for name, arguments in cases.items():
-        add(f"{short}.{name}", getattr(module, name), **arguments)
+        rooms = (module, activations, landscape, equilibria, bounds)
+        home = next(room for room in rooms if hasattr(room, name))
+        add(f"{home.__name__.rpartition('.')[2]}.{name}", getattr(home, name), **arguments)
 
 
 def methods(owner, base, **cases) -> None:
@@ -112,7 +114,7 @@ methods(
     join={name: array(W) for name, W in zip(("W_Q", "W_K", "W_V", "W_O"), SHAPE.split(THETA))},  # noqa: B905
     ball={"radius": number(2.0)},
 )
-public(
+enter(
     attention,
     softmax={"f": array(X), "axes": False},
     softmax_jacobian={"f": array(X), "axes": False},
@@ -236,7 +238,7 @@ def centred(a):
     return Measure([a, 2 * a])
 
 
-public(
+enter(
     confinement,
     Anchor={
         "lam": number(0.5),
@@ -272,7 +274,7 @@ add(
 SMALL = attention.HeadShape(1, 1, 1)
 HEAD = np.array([[1.0, 0.5, 3.0, 4.0], [0.5, 1.0, -1.0, 2.0]])
 WORDS = np.array([[1.0], [-2.0], [0.5]])
-public(
+enter(
     derivatives,
     directional_derivatives={
         "theta": array(HEAD),
@@ -320,7 +322,7 @@ FLOW = {
     "rtol": number(0.125, effort=True),
     "atol": number(0.125, effort=True),
 }
-public(
+enter(
     flow,
     dissipation={"F": other(RIDGE, *WRONG_FUNCTIONALS), "mu": measure(PLANE)},
     gradient_flow={
@@ -447,7 +449,7 @@ def test_function_view(f):
 
 
 PAIR = {"mu": measure(PLANE), "nu": measure(OTHER)}
-public(
+enter(
     transport,
     wasserstein={**PAIR, "p": count(2), "memory": number(2.0**30)},
     optimal_plan={**PAIR, "p": count(1), "memory": number(2.0**30)},
@@ -480,7 +482,7 @@ methods(transport.dual_witness(PLANE, OTHER), "transport.Witness", __call__={"x"
 
 GAP = np.array([8.0, 5.0, 2.0, 1.0, 0.5, 0.25, 0.125, 0.0625])
 AROUND = {"F": other(ANCHOR, *WRONG_FUNCTIONALS), "mu": measure(PLANE)}
-public(
+enter(
     stability,
     atomic_stability=AROUND,
     second_variation={**AROUND, "eta": array(PLANE.atoms)},
@@ -542,7 +544,7 @@ public(
 # ------------------------------------------------------------------------------------------ bounds
 
 RADII = {"R_X": number(1.5), "R_U": number(2.0), "r": number(0.5)}
-public(
+enter(
     bounds,
     feature_bound=RADII,
     score_bound={"R_X": number(1.5), "r": number(0.5), "k": count(2)},
@@ -580,9 +582,9 @@ for name in (
     "jacobian_bound", "sharp_jacobian_bound", "hessian_bound", "hessian_attained",
     "feature_bounds", "drift_lipschitz",
 ):  # fmt: skip
-    public(bounds, **{name: {**RADII, "k": count(2)}})
+    enter(bounds, **{name: {**RADII, "k": count(2)}})
 for name in ("third_moment_constant", "loss_lipschitz", "loss_smoothness", "softmax_lipschitz"):
-    public(bounds, **{name: {}})
+    enter(bounds, **{name: {}})
 
 # ------------------------------------------------------------------------------------------- tasks
 
@@ -592,7 +594,7 @@ TASK = tasks.Task(X, Y, W_U, "fuzz", IDS, ("a", "b", "c"), held_out=HELD)
 SIZES = {"sequences": count(2), "tokens": count(4), "vocabulary": count(3)}
 TEXT = "the quick brown fox jumps over the lazy dog, again and again. " * 9
 SPARE = attention.HeadShape(4, 2, 2)
-public(
+enter(
     tasks,
     Task={
         "X": array(X),
@@ -691,7 +693,7 @@ add(
 # ------------------------------------------------------------- certificates, influence, ensembles
 
 SEARCH = {"starts": count(1), "pool": count(2), "maxiter": count(3)}
-public(
+enter(
     certificate,
     frank_wolfe_gap={
         "F": other(INSIDE, *WRONG_FUNCTIONALS), "mu": measure(MU), "rng": rng(), **SEARCH,
@@ -710,7 +712,7 @@ public(
         "same": 1e-4, "share": 0.1,
     },
 )  # fmt: skip
-public(
+enter(
     influence,
     influence={
         "F": other(ANCHOR, *WRONG_FUNCTIONALS),
@@ -723,7 +725,7 @@ public(
     },
 )
 RUNS = np.stack([THETA, -THETA])
-public(
+enter(
     ensemble,
     sgd_ensemble={
         "F": other(RISK, *WRONG_FUNCTIONALS),
@@ -751,30 +753,30 @@ public(
 
 BOTH = layers.label(THETA[:1], THETA[1:])
 LABELLED = Measure(BOTH, WEIGHTS)
-public(
+enter(
     layers,
     label={"first": array(THETA[:1]), "second": array(THETA[1:])},
     unlabel={"atoms": array(BOTH)},
-    TwoLayerRisk={**risk_arguments(), "view": evaluated(LABELLED, BOTH)},
+    StackedRisk={**risk_arguments(), "view": evaluated(LABELLED, BOTH)},
 )
-functional_methods(layers.TwoLayerRisk(X, Y, W_U, SHAPE), "layers.TwoLayerRisk", LABELLED, BOTH)
+functional_methods(layers.StackedRisk(X, Y, W_U, SHAPE), "layers.StackedRisk", LABELLED, BOTH)
 
 INPUTS, TARGETS = np.array([[0.5], [1.0], [-2.0]]), np.array([1.0, -1.0, 0.5])
 NEURONS = np.array([[1.0, 0.5, 0.25], [-0.5, 2.0, 0.0], [0.25, -1.0, 1.0]])
 WIDE = Measure(NEURONS, WEIGHTS)
-activations = lambda: other("tanh", "relu", sphere.GELU, "sigmoid", None, text=True)  # noqa: E731
-public(
+choices = lambda: other("tanh", "relu", activations.GELU, "sigmoid", None, text=True)  # noqa: E731
+enter(
     network,
     neurons={
         "theta": array(NEURONS),
         "X": array(INPUTS),
-        "sigma": activations(),
+        "sigma": choices(),
         "also": ["activation"],
     },
     TwoLayerRisk={
         "X": array(INPUTS),
         "Y": array(TARGETS),
-        "activation": activations(),
+        "activation": choices(),
         "view": evaluated(WIDE, NEURONS),
         "also": ["mu"],
     },
@@ -795,7 +797,7 @@ add("tokens.TokenEnergy", tokens.TokenEnergy, beta=number(0.5), view=evaluated(P
 functional_methods(ENERGY, "tokens.TokenEnergy", PLANE, PLANE.atoms)
 for name in [name for name in CASES if name.startswith("tokens.TokenEnergy.")]:
     CASES[name] = replace(CASES[name], doc=tokens.TokenEnergy.__doc__)
-public(
+enter(
     tokens,
     blow_up_bounds={"mu": measure(PLANE), "beta": number(0.5)},
     softmax_potential={
@@ -834,7 +836,7 @@ def judged(row):
 
 ROW = report.at_most("a", 1.0, 2.0)
 COMPARED = {"what": other("a", text=True), "measured": number(1.0), "tolerance": number(0.25)}
-public(
+enter(
     report,
     at_most={**COMPARED, "bound": number(2.0), "view": judged},
     at_least={**COMPARED, "bound": number(0.5), "view": judged},
@@ -879,7 +881,7 @@ def hashed(module):
     return sweep.code_hash(module)
 
 
-public(
+enter(
     sweep,
     sweep={
         "function": function(dict),
@@ -910,7 +912,7 @@ GLOBE = Measure(ON, [0.25, 0.75])
 WRONG_ENERGIES = (RIDGE, sphere.SphereEnergy, sphere.SphereEnergy(1.0, [[1.0, 0, 0]], [1.0]))
 energy = lambda: other(MODEL, *WRONG_ENERGIES)  # noqa: E731
 PERCEPTRON = {"a": array(UNITS), "omega": array(OMEGA)}
-public(
+enter(
     sphere,
     SphereEnergy={
         "beta": number(2.0),
@@ -955,7 +957,7 @@ public(
     diagonal_maximum={"omega": array(OMEGA), "d": count(3, none=True)},
     nonnegative_maximum={"a": array(UNITS), "omega": array([0.5, 0.25])},
     activation={
-        "choice": other("gelu", sphere.TANH, "sigmoid", None, text=True),
+        "choice": other("gelu", activations.TANH, "sigmoid", None, text=True),
         "also": ["activation"],
     },
     leaky_relu={"slope": number(0.5), "view": lambda f: f.sigma(ANGLES)},
@@ -1016,10 +1018,14 @@ methods(
     "sphere.Linearised",
     solve={"c": number(0.1), "b": array(CIRCLE), "nan": True},
 )
-methods(sphere.clusters(RING, 2.0), "sphere.Clusters", within={"x": array(CIRCLE)})
-methods(sphere.sign_regions(UNITS), "sphere.SignRegions", matrices={"omega": array(OMEGA)})
-methods(sphere.second_order(MODEL, RING), "sphere.SecondOrder", sopd={"tolerance": number(1e-9)})
-methods(sphere.GELU, "sphere.Activation", lipschitz={"radius": number(1.0)})
+methods(equilibria.clusters(RING, 2.0), "equilibria.Clusters", within={"x": array(CIRCLE)})
+methods(landscape.sign_regions(UNITS), "landscape.SignRegions", matrices={"omega": array(OMEGA)})
+methods(
+    equilibria.second_order(MODEL, RING),
+    "equilibria.SecondOrder",
+    sopd={"tolerance": number(1e-9)},
+)
+methods(activations.GELU, "activations.Activation", lipschitz={"radius": number(1.0)})
 
 
 # ------------------------------------------------------------------------------------ completeness
@@ -1031,9 +1037,9 @@ EXCLUDED = {
     "functional.Local": "a protocol",
     "space.Space": "a protocol",
     "network.TwoLayerLocal": "made by TwoLayerRisk.at, under which its methods are called",
-    "sphere.Activation": "a record of functions, made by functions that are called",
-    "sphere.Clusters": "made by clusters",
-    "sphere.SecondOrder": "made by second_order",
+    "activations.Activation": "a record of functions, made by functions that are called",
+    "equilibria.Clusters": "made by clusters",
+    "equilibria.SecondOrder": "made by second_order",
     "sphere.Field": "made by SphereEnergy.field",
     "sphere.Field.at_atoms": "without checks of arguments, as it says, for the inner loop",
     "sphere.Linearised": "made by Field.linearised",
@@ -1042,7 +1048,7 @@ EXCLUDED = {
     "transport.Witness": "made by dual_witness",
     "report.Check": "made by check",
     "flow.Trajectory": "made by the flows and by Trajectory.load",
-    "sphere.SignRegions": "made by sign_regions",
+    "landscape.SignRegions": "made by sign_regions",
 }
 
 
@@ -1058,32 +1064,38 @@ def records() -> set[str]:
 
 
 def _item(name):
-    module, *rest = name.split(".")
-    item = import_module(f"mfbook.{module}")
-    for part in rest:
-        item = getattr(item, part)
-    return item
+    return public().get(name)
 
 
 #: Classes whose methods are called under another name.
 ABSTRACT = (functional.Functional, functional.Local, network.TwoLayerLocal, space.Space)
 
 
+@cache
+def public() -> dict[str, object]:
+    """What the pages on the interface document, by the names that cases have."""
+    texts = (page.read_text() for page in sorted((ROOT / "book" / "api").glob("*.md")))
+    names: dict[object, str] = {}
+    for place in re.findall(r"automodule:: (\S+)", "".join(texts)):
+        path = place.split(".")
+        if {"plots", "experiments"} & set(path):
+            continue
+        module = import_module(place)
+        for name in getattr(module, "__all__", ()):
+            item = getattr(module, name)
+            if callable(item) and getattr(item, "__module__", "").startswith("mfbook"):
+                names.setdefault(item, f"{path[-1]}.{name}")
+    return {name: item for item, name in names.items()}
+
+
 def public_names() -> list[str]:
     """Public functions, classes and their methods with arguments, as cases are named."""
-    names = []
-    for info in pkgutil.iter_modules(mfbook.__path__):
-        if info.name.startswith("_") or info.name in ("plots", "experiments"):
-            continue
-        module = import_module(f"mfbook.{info.name}")
-        for name in module.__all__:
-            item = getattr(module, name)
-            if not callable(item) or not getattr(item, "__module__", "").startswith("mfbook"):
-                continue
-            names.append(f"{info.name}.{name}")
-            if inspect.isclass(item) and item not in ABSTRACT:
-                names += [f"{info.name}.{name}.{method}" for method in _methods(item)]
-    return names
+    found = []
+    for name, item in public().items():
+        found.append(name)
+        if inspect.isclass(item) and item not in ABSTRACT:
+            found += [f"{name}.{method}" for method in _methods(item)]
+    return found
 
 
 def _methods(kind) -> list[str]:

@@ -18,7 +18,7 @@ from benchmarks import heads, machine, page, run, scale, tables, timing  # noqa:
 os.environ.clear()  # importing it fixes the threads, which is not for the other tests
 os.environ.update(before)
 
-from mfbook.models import attention  # noqa: E402
+from mfbook.models.attention import kernel  # noqa: E402
 from mfbook.models.sphere import SphereEnergy, forces  # noqa: E402
 
 STORED = run.read_json(run.RESULTS)
@@ -143,12 +143,12 @@ def counting(module, monkeypatch):
     return counted
 
 
-@pytest.mark.parametrize("keep", [0, attention.KEEP])
+@pytest.mark.parametrize("keep", [0, kernel.KEEP])
 def test_exponentials_of_heads_are_counted_rightly(keep, monkeypatch):
-    monkeypatch.setattr(attention, "KEEP", keep)
+    monkeypatch.setattr(kernel, "KEEP", keep)
     problem = heads.Problem(3, 2, 4, 5, 70, 200)  # more than a block of each
     _ = problem.risk, problem.mu
-    counted = counting(attention, monkeypatch)
+    counted = counting(kernel, monkeypatch)
     problem.ours()
     assert counted.exp == scale.heads_work(problem).exp
 

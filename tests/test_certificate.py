@@ -8,8 +8,7 @@ from mfbook.measure import Measure, mixture
 from mfbook.models.attention import AttentionRisk, HeadShape, features, softmax
 from mfbook.models.attention.best_head import correlation_bound
 from mfbook.models.confinement import Anchor, Ridge
-from mfbook.optimise import certificate
-from mfbook.optimise.certificate import Gap, boost, frank_wolfe_gap, optimal_weights
+from mfbook.optimise import Gap, boost, certificate, frank_wolfe_gap, optimal_weights
 from mfbook.space import Sphere
 
 

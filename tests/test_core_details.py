@@ -26,8 +26,7 @@ from mfbook.models.attention.loss import (
     draw_labels,
 )
 from mfbook.models.confinement import Anchor, Ridge
-from mfbook.optimise import certificate
-from mfbook.optimise.certificate import Gap, boost, frank_wolfe_gap, optimal_weights
+from mfbook.optimise import Gap, boost, certificate, frank_wolfe_gap, optimal_weights
 from mfbook.space import Ball, Euclidean, Sphere
 
 # ------------------------------------------------------------------------------- arguments
@@ -317,8 +316,8 @@ def test_a_gradient_and_a_matrix_belong_to_one_point(space):
 def test_data_of_two_layers_are_private_arrays():
     X, Y, W_U = [[[1.0], [2.0]]], [[[1, 0], [0, 1]]], [[1, -1]]
     data = [np.array(a, float) for a in (X, Y, W_U)]
-    for risk in (layers.TwoLayerRisk(X, Y, W_U, HeadShape(1, 1, 1)),
-                 layers.TwoLayerRisk(*data, HeadShape(1, 1, 1))):  # fmt: skip
+    for risk in (layers.StackedRisk(X, Y, W_U, HeadShape(1, 1, 1)),
+                 layers.StackedRisk(*data, HeadShape(1, 1, 1))):  # fmt: skip
         for a, right in zip((risk.X, risk.Y, risk.W_U), (X, Y, W_U), strict=True):
             np.testing.assert_array_equal(a, right)
             assert a.dtype == float and not a.flags.writeable
@@ -331,7 +330,7 @@ def test_data_of_two_layers_are_private_arrays():
 def test_scores_of_any_size_in_two_layers(size):
     """A first layer that writes nothing: the second is one layer of attention."""
     one, _ = make(3, d=2, k=1, v=1)
-    two = layers.TwoLayerRisk(one.X, one.Y, one.W_U, one.shape)
+    two = layers.StackedRisk(one.X, one.Y, one.W_U, one.shape)
     theta = heads(4, 3, one.shape) * np.repeat([size, 1.0], [4, 4])
     mu = Measure(layers.label(0 * theta, theta))
     assert two(mu) == pytest.approx(one(Measure(theta)), rel=1e-12)

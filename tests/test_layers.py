@@ -9,7 +9,7 @@ from mfbook.flow import gradient_flow
 from mfbook.functional import check_functional
 from mfbook.measure import Measure, mixture
 from mfbook.models.attention import AttentionRisk, HeadShape, softmax
-from mfbook.models.layers import TwoLayerRisk, label, unlabel
+from mfbook.models.layers import StackedRisk, label, unlabel
 
 SHAPE = HeadShape(3, 2, 1)
 
@@ -17,7 +17,7 @@ SHAPE = HeadShape(3, 2, 1)
 def problem(seed, S=3, T=4, V=4):
     rng = np.random.default_rng(seed)
     X, Y = rng.normal(size=(S, T, SHAPE.d)), rng.dirichlet(np.ones(V), size=(S, T))
-    return TwoLayerRisk(X, Y, rng.normal(size=(SHAPE.d, V)), SHAPE)
+    return StackedRisk(X, Y, rng.normal(size=(SHAPE.d, V)), SHAPE)
 
 
 def law(seed, m=2, n=3):
@@ -98,8 +98,8 @@ def test_risk_is_not_convex_along_mixtures():
         for s in (3.0, -3.0)
     )
     anything = np.full((3, 4, 2), 0.5)
-    Y = softmax(TwoLayerRisk(X, anything, W_U, SHAPE).at(a).logits)
-    F = TwoLayerRisk(X, Y, W_U, SHAPE)
+    Y = softmax(StackedRisk(X, anything, W_U, SHAPE).at(a).logits)
+    F = StackedRisk(X, Y, W_U, SHAPE)
     assert F(a) == pytest.approx(F(b), abs=1e-13)
     silent = F(mixture(a, b, 0.5))
     assert silent == pytest.approx(np.log(2), abs=1e-13)
@@ -126,7 +126,7 @@ def test_bad_data_are_refused_by_name(change, message):
     F = problem(7)
     arguments = {"X": F.X, "Y": F.Y, "W_U": F.W_U, "shape": SHAPE} | change
     with pytest.raises(ValueError, match=message):
-        TwoLayerRisk(**arguments)
+        StackedRisk(**arguments)
 
 
 def test_wrong_measures_are_refused():
@@ -136,7 +136,7 @@ def test_wrong_measures_are_refused():
     with pytest.raises(ValueError, match="labelled heads"):
         F.at(Measure(np.zeros((2, SHAPE.size))))
     with pytest.raises(TypeError, match="shape"):
-        TwoLayerRisk(F.X, F.Y, F.W_U, 3)
+        StackedRisk(F.X, F.Y, F.W_U, 3)
     with pytest.raises(ValueError, match="second"):
         label(np.zeros((1, 3)), np.zeros((1, 4)))
     with pytest.raises(ValueError, match="x"):

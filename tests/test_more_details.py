@@ -710,7 +710,7 @@ def test_noise_ends_where_it_is_said_to_end():
 def test_labels_are_read_by_their_sign():
     rng, shape = np.random.default_rng(0), HeadShape(3, 2, 1)
     Y = rng.dirichlet(np.ones(4), size=(2, 3))
-    F = layers.TwoLayerRisk(rng.normal(size=(2, 3, 3)), Y, rng.normal(size=(3, 4)), shape)
+    F = layers.StackedRisk(rng.normal(size=(2, 3, 3)), Y, rng.normal(size=(3, 4)), shape)
     heads = rng.normal(size=(4, shape.size))
     results = []
     for labels in ([-1, -1, 1, 1], [0, -0.5, 0.25, 7.0]):
@@ -726,10 +726,10 @@ def test_labels_are_read_by_their_sign():
 def test_sizes_of_two_layers():
     shape = HeadShape(1, 1, 1)
     Y, one = [[[0.5, 0.5]]], [[[1.0]]]
-    layers.TwoLayerRisk([[[1e20]]], Y, [[1e20, 1.0]], shape)
+    layers.StackedRisk([[[1e20]]], Y, [[1e20, 1.0]], shape)
     for X, W_U, name in (([[[1.1e20]]], [[1.0, 1.0]], "X"), (one, [[1.1e20, 1.0]], "W_U")):
         with pytest.raises(ValueError, match=f"^{name}: expected"):
-            layers.TwoLayerRisk(X, Y, W_U, shape)
+            layers.StackedRisk(X, Y, W_U, shape)
 
 
 def test_neurons_in_blocks_that_fit(monkeypatch):

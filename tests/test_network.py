@@ -13,7 +13,7 @@ from mfbook.functional import check_functional
 from mfbook.measure import Measure, mixture
 from mfbook.models.activations import Activation
 from mfbook.models.network import TwoLayerRisk, neurons
-from mfbook.optimise.certificate import optimal_weights
+from mfbook.optimise import optimal_weights
 from mfbook.stability import atomic_stability, second_variation
 
 SMOOTH = ("tanh", "gelu", "linear")

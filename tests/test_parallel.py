@@ -17,7 +17,7 @@ from mfbook.measure import Measure
 from mfbook.models.attention import AttentionRisk, HeadShape, parallel
 from mfbook.models.attention.parallel import ParallelSum, ShardedRisk, shards
 from mfbook.models.confinement import Ridge
-from mfbook.optimise.certificate import frank_wolfe_gap, optimal_weights
+from mfbook.optimise import frank_wolfe_gap, optimal_weights
 
 SHAPE = HeadShape(3, 2, 1)
 BALL = SHAPE.ball(2.0)
@@ -268,7 +268,7 @@ def test_weights_of_complex_atoms():
 def test_the_search_for_the_best_head_is_that_of_the_package(monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "mfbook.models.attention.best_head.best_head",
+        "mfbook.models.attention.parallel.best_head",
         lambda local, rng, ridge, space, **o: asked.append((local, rng, ridge, space, o)),
     )
     F = shards(R, 2)

@@ -9,8 +9,7 @@ from test_stability import Energy, small, symmetric
 from mfbook.functional import Functional
 from mfbook.measure import Measure
 from mfbook.models.confinement import Anchor, Ridge
-from mfbook.optimise import certificate
-from mfbook.optimise.certificate import boost, frank_wolfe_gap, optimal_weights
+from mfbook.optimise import boost, certificate, frank_wolfe_gap, optimal_weights
 from mfbook.space import Ball
 from mfbook.stability import (
     atomic_stability,

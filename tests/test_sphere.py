@@ -27,7 +27,7 @@ from mfbook.models.activations import (
     leaky_relu,
 )
 from mfbook.models.sphere import SphereEnergy, forces, frames, linearised
-from mfbook.optimise.certificate import frank_wolfe_gap
+from mfbook.optimise import frank_wolfe_gap
 from mfbook.space import Sphere
 from mfbook.stability import atomic_stability
 

@@ -29,7 +29,7 @@ from mfbook.models.sphere.search import (
 from mfbook.models.sphere.units import (
     Units,
 )
-from mfbook.optimise.certificate import frank_wolfe_gap
+from mfbook.optimise import frank_wolfe_gap
 from mfbook.optimise.simplex import (
     _equality,
 )

@@ -15,7 +15,7 @@ from mfbook.functional import Functional
 from mfbook.measure import Measure, mixture
 from mfbook.models.attention import AttentionRisk, HeadShape, softmax_jacobian
 from mfbook.models.confinement import Anchor, Ridge
-from mfbook.optimise.certificate import frank_wolfe_gap
+from mfbook.optimise import frank_wolfe_gap
 from mfbook.space import Ball, Euclidean, Sphere
 from mfbook.stability import (
     atomic_stability,

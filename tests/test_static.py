@@ -4,7 +4,6 @@ import doctest
 import importlib
 import inspect
 import math
-import pkgutil
 import re
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from numpydoc.validate import validate
 from prose import Quoted, Sentence, landmarks, quoted, sentences, shown, words_shown
 from scipy.stats import norm
 
-import mfbook
 from mfbook.book.experiments import propagation
 from mfbook.book.experiments import sphere as sphere_sweep
 from mfbook.book.tasks import ALPHABET
@@ -35,8 +33,13 @@ PROSE_PAGES = sorted(
 # the public surface: what the modules export, and the public methods of its classes
 # --------------------------------------------------------------------------------------
 
-MODULES = [f"mfbook.{m.name}" for m in pkgutil.iter_modules(mfbook.__path__)
-           if not m.name.startswith("_")]  # fmt: skip
+#: The public modules are those that have a page.
+MODULES = [
+    name
+    for page in sorted((ROOT / "book" / "api").glob("*.md"))
+    for name in re.findall(r"automodule:: (\S+)", page.read_text())
+    if "experiments" not in name
+]
 EXPORTED = {
     f"{o.__module__}.{o.__qualname__}": o
     for module in map(importlib.import_module, MODULES)

@@ -128,7 +128,7 @@ def test_bad_input_is_named(arguments, options, error, name):
 
 def test_hash_ignores_words_and_sees_code(tmp_path, monkeypatch):
     source = '"""Words."""\n\n\ndef f(x):\n    """More words."""\n    return x + 1  # why\n'
-    monkeypatch.setattr(module, "__file__", str(tmp_path / "sweep.py"))
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "book" / "sweep.py"))
 
     def after(text):
         (tmp_path / "part.py").write_text(text)

@@ -112,11 +112,11 @@ def test_what_has_changed_is_due(all_seen, monkeypatch):
 def test_wrong_programs_depend_on_their_cells_tests_and_modules():
     used = {str(path.relative_to(ROOT)) for path in turns.uses("06-long-time")}
     assert {
-        "tests/test_chapter_06.py", "tests/chapter_runner.py", "mfbook/attention.py",
-        "mfbook/flow/engine.py", "mfbook/flow/rosenbrock.py", "mfbook/report.py",
+        "tests/test_chapter_06.py", "tests/chapter_runner.py", "mfbook/models/attention/kernel.py",
+        "mfbook/flow/engine.py", "mfbook/flow/rosenbrock.py", "mfbook/book/report/checks.py",
     } <= used  # fmt: skip
-    assert not any(path.startswith(("mfbook/plots", "mfbook/sphere/settle")) for path in used)
-    assert "mfbook/sphere/settle.py" in map(
+    assert not any(path.startswith(("mfbook/book/plots", "mfbook/equilibria")) for path in used)
+    assert "mfbook/equilibria/settle.py" in map(
         str, (path.relative_to(ROOT) for path in turns.uses("a-sphere-circle"))
     )
 

@@ -20,7 +20,7 @@ from mfbook.models.attention import AttentionRisk, HeadShape, features, softmax
 from mfbook.models.confinement import Anchor, Ridge
 from mfbook.models.network import TwoLayerRisk
 from mfbook.models.sphere import SphereEnergy
-from mfbook.optimise.certificate import boost, frank_wolfe_gap
+from mfbook.optimise import boost, frank_wolfe_gap
 from mfbook.space import Ball, Space, Sphere
 from mfbook.stability import atomic_stability
 from mfbook.transport import wasserstein

@@ -33,20 +33,20 @@ os.environ.setdefault("POT_BACKEND_DISABLE_JAX", "1")
 
 import numpy as np  # noqa: E402
 
-from mfbook import bounds, stability, transport  # noqa: E402
+from mfbook import bounds, equilibria, landscape, stability, transport  # noqa: E402  # noqa: E402
 from mfbook import flow as flows  # noqa: E402
-from mfbook import sphere as sph  # noqa: E402
 from mfbook.book import tasks  # noqa: E402
 from mfbook.book.sweep import grid, sweep  # noqa: E402
 from mfbook.bounds import derivatives  # noqa: E402
 from mfbook.flow.influence import influence  # noqa: E402
 from mfbook.measure import Measure, mixture  # noqa: E402
+from mfbook.models import sphere as sph  # noqa: E402
 from mfbook.models import tokens  # noqa: E402
 from mfbook.models.attention import AttentionRisk, HeadShape, attention_weights, features  # noqa: E402
 from mfbook.models.attention.ensemble import ensemble_gradient, sgd_ensemble  # noqa: E402
 from mfbook.models.attention.parallel import shards  # noqa: E402
 from mfbook.models.confinement import Anchor, Ridge  # noqa: E402
-from mfbook.models.layers import TwoLayerRisk as TwoLayers  # noqa: E402
+from mfbook.models.layers import StackedRisk as TwoLayers  # noqa: E402
 from mfbook.models.layers import label  # noqa: E402
 from mfbook.models.network import TwoLayerRisk as Network  # noqa: E402
 from mfbook.optimise import certificate  # noqa: E402
@@ -350,7 +350,8 @@ def kernels() -> dict:
         found[f"coefficients at {beta:g}"] = sph.fourier_coefficients(beta)[:5]
         found[f"eigenvalues at {beta:g}"] = sph.funk_hecke(beta, 5, range(5), log=True)
         found[f"concentration at {beta:g}"] = [
-            sph.inflection(beta), *sph.anticoncentration(beta), sph.cluster_mass_bound(beta, 0.1),
+            sph.inflection(beta), *bounds.anticoncentration(beta),
+            bounds.cluster_mass_bound(beta, 0.1),
         ]  # fmt: skip
     return found
 
@@ -388,12 +389,12 @@ def sphere() -> dict:
 @group
 def second_order() -> dict:
     F, mu = energy(3.0, 3, activation="tanh"), cloud(5, 3)
-    report = sph.second_order(F, mu)
-    end = sph.newton(F, mu)
+    report = equilibria.second_order(F, mu)
+    end = equilibria.newton(F, mu)
     return {
         "eigenvalues": report.eigenvalues,
         "speed": report.gradient,
-        "jacobian": sph.velocity_jacobian(F, mu)[0],
+        "jacobian": equilibria.velocity_jacobian(F, mu)[0],
         "Newton: energy": F(end.measure),
         "Newton: least eigenvalue": end.least,
     }
@@ -404,14 +405,14 @@ def minimiser() -> dict:
     found = {}
     for beta, name in ((2.0, "relu"), (20.0, "gelu"), (5.0, "linear")):
         F = energy(beta, 2, activation=name)
-        best = sph.minimise_on_circle(F)
+        best = equilibria.minimise_on_circle(F)
         found[f"value, {name} at {beta:g}"] = [best.value, best.multiplier]
         # second moments: first ones vanish where the minimiser is symmetric
         squares = best.measure.atoms[:, :, None] * best.measure.atoms[:, None]
         found[f"moments, {name} at {beta:g}"] = best.measure.integrate(squares)
         gap = certificate.frank_wolfe_gap(F, cloud(9, 2), rng=0)
         found[f"gap of nine atoms, {name} at {beta:g}"] = [gap.found, gap.rigorous]
-    least = sph.least_first_variation(
+    least = landscape.least_first_variation(
         energy(2.0, 3, activation="tanh"), *_atoms(cloud(6, 3)), rng=0, starts=3, tolerance=1e-4
     )
     found["least value on the sphere"] = least.value
@@ -430,7 +431,7 @@ def settling() -> dict:
         ("circle, stiff", 2, {"ascent": True}),
         ("sphere, stiff", 3, {"ascent": True}),
     ):
-        run = sph.settle(energy(9.0, d), cloud(60, d, weighted=False), record=5, **options)
+        run = equilibria.settle(energy(9.0, d), cloud(60, d, weighted=False), record=5, **options)
         found |= {
             f"{name}: energies": run.value,
             f"{name}: times": run.times,
@@ -439,9 +440,9 @@ def settling() -> dict:
             f"{name}: positions": spread(run.atoms, 10),
         }
     for linkage in ("single", "arcs"):
-        seen = sph.clusters(cloud(50, 2), beta=200.0, linkage=linkage)
+        seen = equilibria.clusters(cloud(50, 2), beta=200.0, linkage=linkage)
         found[f"clusters, {linkage}"] = [seen.count, *seen.masses, *seen.spread]
-    seen = sph.clusters(cloud(90, 3), threshold=0.4)
+    seen = equilibria.clusters(cloud(90, 3), threshold=0.4)
     found["clusters, sphere"] = [seen.count, *seen.masses]
     return found
 
@@ -449,20 +450,20 @@ def settling() -> dict:
 @group
 def potentials() -> dict:
     F = energy(1.0, 3, J=6)
-    top, bottom = sph.maximise_potential(F), sph.minimise_potential(F)
+    top, bottom = landscape.maximise_potential(F), landscape.minimise_potential(F)
     positive = np.abs(F.a)
     return {
-        "regions": len(sph.sign_regions(F.a)),
+        "regions": len(landscape.sign_regions(F.a)),
         "maximum": [top.value, len(top.points)],
         "maxima of the regions": np.sort(top.candidates.values),
         "minimum": [bottom.value, len(bottom.points)],
         "at a maximiser": F.potential(top.points[:1]),
-        "nonnegative": sph.nonnegative_maximum(positive, np.abs(F.omega)).value,
-        "collinear": sph.collinear_maximum(F.a[0], np.sign(F.omega), F.omega).value,
-        "diagonal": sph.diagonal_maximum(np.abs(F.omega)).value,
+        "nonnegative": landscape.nonnegative_maximum(positive, np.abs(F.omega)).value,
+        "collinear": landscape.collinear_maximum(F.a[0], np.sign(F.omega), F.omega).value,
+        "diagonal": landscape.diagonal_maximum(np.abs(F.omega)).value,
         "conditions": [
-            sph.is_analytic_potential(F.a, F.omega),
-            sph.nondegenerate_normalised(F.a, F.omega).holds,
+            landscape.is_analytic_potential(F.a, F.omega),
+            landscape.nondegenerate_normalised(F.a, F.omega).holds,
         ],
     }
 

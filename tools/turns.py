@@ -27,6 +27,7 @@ from functools import cache
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import mfbook  # noqa: E402
 from tools.chapters import BOOK, ROOT, chapters, read, text  # noqa: E402
 
 SEEN = ROOT / "tests" / "seen.json"
@@ -88,7 +89,11 @@ def _imports(source: str, path: Path) -> frozenset[Path]:
     found: set[Path] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            names = [alias.name for alias in node.names if alias.name != "mfbook"]
+        elif isinstance(node, ast.ImportFrom) and node.module == "mfbook" and not node.level:
+            # a name of everyday use counts as the module that has it
+            homes = {name: getattr(mfbook, name).__module__ for name in mfbook.__all__}
+            names = [homes.get(a.name, f"mfbook.{a.name}") for a in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:

@@ -175,7 +175,7 @@ def code_hash(*modules: str) -> str:
     >>> code_hash("measure") == code_hash("measure"), len(code_hash("measure"))
     (True, 16)
     """
-    root, digest = Path(__file__).resolve().parent, hashlib.sha256()
+    root, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
     for name in modules:
         if not re.fullmatch(r"\w+(/\w+)*", validate.instance(name, "modules", str)):
             raise ValueError(f"modules: expected modules of mfbook, got {name!r}")

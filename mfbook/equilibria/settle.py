@@ -155,9 +155,9 @@ def settle(
     threshold : float, optional
         Of clusters. Default: that of :func:`mfbook.equilibria.clusters` for ``F.beta``.
     linkage : str, optional
-        As in :func:`mfbook.equilibria.clusters`. Default: that of the source, ``"arcs"`` on the circle
-        and ``"single"`` in higher dimension. With ``"single"`` particles all around the circle are
-        one wide cluster and never settle.
+        As in :func:`mfbook.equilibria.clusters`. Default: that of the source, ``"arcs"`` on the
+        circle and ``"single"`` in higher dimension. With ``"single"`` particles all around the
+        circle are one wide cluster and never settle.
     merge : float
         Particles connected by geodesic steps of at most this length become one at their
         barycentre, projected on the sphere; the error in the velocities is of second order in it.

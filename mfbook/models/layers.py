@@ -22,7 +22,7 @@ from mfbook.functional import Functional
 from mfbook.measure import Measure, check_measure
 from mfbook.models.attention import HeadShape, cross_entropy, softmax
 
-__all__ = ["TwoLayerRisk", "label", "unlabel"]
+__all__ = ["StackedRisk", "label", "unlabel"]
 
 
 def label(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -83,7 +83,7 @@ LARGEST = 1e20
 
 
 @dataclass(frozen=True, eq=False)
-class TwoLayerRisk(Functional):
+class StackedRisk(Functional):
     r"""Cross-entropy risk of labelled heads in two layers, in nats per token.
 
     Parameters
@@ -112,7 +112,7 @@ class TwoLayerRisk(Functional):
     --------
     >>> rng, shape = np.random.default_rng(0), HeadShape(3, 2, 1)
     >>> Y = np.eye(4)[rng.integers(4, size=(5, 6))]
-    >>> F = TwoLayerRisk(rng.normal(size=(5, 6, 3)), Y, rng.normal(size=(3, 4)), shape)
+    >>> F = StackedRisk(rng.normal(size=(5, 6, 3)), Y, rng.normal(size=(3, 4)), shape)
     >>> silent = label(rng.normal(size=(2, shape.size)), np.zeros((2, shape.size)))
     >>> bool(np.isclose(F(Measure(silent)), np.log(4)))
     True
@@ -131,7 +131,7 @@ class TwoLayerRisk(Functional):
         for name, value in (("X", X), ("Y", Y), ("W_U", W_U)):
             object.__setattr__(self, name, validate.frozen(value))
 
-    def at(self, mu: Measure) -> TwoLayerLocal:
+    def at(self, mu: Measure) -> StackedLocal:
         """Tokens after layer 1, logits, and what the loss asks of both, computed once."""
         check_measure(mu, real=False, largest=LARGEST)
         if mu.dim != 1 + self.shape.size:
@@ -147,16 +147,16 @@ class TwoLayerRisk(Functional):
         f = _write(layer, upper_weights) @ self.W_U
         Z = 2 * (softmax(f) - self.Y) @ self.W_U.T / (X.shape[0] * X.shape[1])
         asked = np.tensordot(upper_weights, layer.pull_tokens(Z), 1)
-        return TwoLayerLocal(self, cross_entropy(f, self.Y).mean(), f, X, (asked, Z))
+        return StackedLocal(self, cross_entropy(f, self.Y).mean(), f, X, (asked, Z))
 
 
 @dataclass(frozen=True, eq=False)
-class TwoLayerLocal:
-    """The risk at one measure. Made by :meth:`TwoLayerRisk.at`.
+class StackedLocal:
+    """The risk at one measure. Made by :meth:`StackedRisk.at`.
 
     Attributes
     ----------
-    risk : TwoLayerRisk
+    risk : StackedRisk
     value : float
         Nats per token.
     logits : array, shape (S, T, V)
@@ -166,7 +166,7 @@ class TwoLayerLocal:
         Twice the derivative of the risk in what each layer writes, the expectation included.
     """
 
-    risk: TwoLayerRisk
+    risk: StackedRisk
     value: float
     logits: np.ndarray
     tokens: np.ndarray

@@ -15,7 +15,7 @@ from scipy.optimize import minimize_scalar
 from mfbook._types import Seed
 from mfbook.functional import Functional
 from mfbook.measure import Measure, check_measure
-from mfbook.optimise.certificate import frank_wolfe_gap
+from mfbook.optimise import frank_wolfe_gap
 from mfbook.stability.atomic import functional
 
 __all__ = ["Alternative", "Stationarity", "best_alternative", "stationarity"]

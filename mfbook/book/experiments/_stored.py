@@ -13,7 +13,7 @@ import numpy as np
 from mfbook.book.sweep import code_hash
 
 #: The chapters' folder of results, in a checkout of the repository.
-FOLDER = Path(__file__).resolve().parents[2] / "book" / "data"
+FOLDER = Path(__file__).resolve().parents[3] / "book" / "data"
 
 
 def load(file: Path) -> dict:

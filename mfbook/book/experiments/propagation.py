@@ -40,7 +40,7 @@ TOLERANCE: dict[str, Any] = {"rtol": 1e-8, "atol": 1e-10}
 FILE = _stored.FOLDER / "propagation.npz"
 COMMAND = "python -m mfbook.book.experiments.propagation"
 MODULES = (
-    "_side_by_side", "attention", "ensemble", "flow", "influence", "measure", "tasks", "transport",
+    "models/attention", "flow", "measure", "book/tasks", "transport",
 )  # fmt: skip
 
 

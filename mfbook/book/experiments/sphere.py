@@ -13,7 +13,7 @@ from mfbook.book.sweep import grid, sweep
 from mfbook.equilibria import second_order, settle
 from mfbook.measure import Measure
 from mfbook.models.sphere.energy import SphereEnergy
-from mfbook.optimise.certificate import frank_wolfe_gap
+from mfbook.optimise import frank_wolfe_gap
 from mfbook.space import Sphere
 
 __all__ = [
@@ -33,7 +33,10 @@ __all__ = [
 FILE = _stored.FOLDER / "sphere.npz"
 COMMAND = "python -m mfbook.book.experiments.sphere"
 #: Modules whose code decides the stored numbers.
-MODULES = ("sphere", "flow/rosenbrock", "experiments/sphere", "measure", "space", "certificate")
+MODULES = (
+    "models/sphere", "models/activations", "equilibria", "flow/rosenbrock", "optimise", "measure",
+    "space", "book/experiments/sphere",
+)  # fmt: skip
 
 #: Inverse temperatures of the simulations.
 BETAS = (0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 5.0, 7.0, 10.0, 15.0, 25.0, 35.0, 50.0)

@@ -36,7 +36,7 @@ COMPARED, SHARES = (2, 6), (0.1, 0.5, 0.9)
 
 FILE = _stored.FOLDER / "text.npz"
 COMMAND = "python -m mfbook.book.experiments.text"
-MODULES = ("_side_by_side", "attention", "ensemble", "flow", "measure", "tasks")
+MODULES = ("models/attention", "flow", "measure", "book/tasks")
 
 
 @cache

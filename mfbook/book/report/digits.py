@@ -64,6 +64,7 @@ def below(value: float, limit: float) -> float:
 
     Examples
     --------
+    >>> from mfbook.book.report import table
     >>> table([{"error": below(3.1e-9, 1e-8)}, {"error": below(3.1e-7, 1e-8)}])
     error
     -------
@@ -92,6 +93,7 @@ def above(value: float, limit: float) -> float:
 
     Examples
     --------
+    >>> from mfbook.book.report import table
     >>> table({"largest found": above(0.3054, 0.3)})
     largest found
     -------------
@@ -118,6 +120,7 @@ def coarse(value: float, digits: int) -> float:
 
     Examples
     --------
+    >>> from mfbook.book.report import table
     >>> table({"drift": coarse(0.04193, 2)})
     drift
     -----

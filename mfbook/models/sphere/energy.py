@@ -420,7 +420,7 @@ class _Local:
         return linearise(self.F, self.atoms, self.weights, scale, False)
 
     def minimise(self, rng, ridge: float = 0.0, space=None, **options) -> Minimum:
-        """Least value of the first variation on the sphere; see :mod:`mfbook.models.sphere.search`."""
+        """Least value of the first variation on the sphere, with a proved bound."""
         if validate.positive(ridge, "ridge", allow_zero=True):
             return NotImplemented
         return least(self.F, self.atoms, self.weights, rng, **options)

@@ -110,6 +110,7 @@ def centred_kernel(potential: Callable, mu: Measure) -> CentredKernel:
 
     Examples
     --------
+    >>> from mfbook.models.tokens import TokenEnergy, softmax_potential
     >>> mu = Measure([[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]])
     >>> round(centred_kernel(softmax_potential, mu).asymmetry, 3)
     0.224
@@ -165,6 +166,7 @@ def particle_jacobian(field: Callable, mu: Measure) -> np.ndarray:
 
     Examples
     --------
+    >>> from mfbook.models.tokens import softmax_field
     >>> mu = Measure([[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]])
     >>> round(asymmetry(particle_jacobian(softmax_field, mu)), 3)
     0.527
