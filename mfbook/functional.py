@@ -25,18 +25,25 @@ from mfbook._types import Seed
 from mfbook.measure import Measure, check_measure, mixture
 from mfbook.space import Euclidean, Space
 
-__all__ = ["Combination", "Functional", "FunctionalCheck", "Local", "Minimum", "check_functional"]
+__all__ = [
+    "Centred",
+    "Combination",
+    "Functional",
+    "FunctionalCheck",
+    "Linearisable",
+    "Local",
+    "Minimisable",
+    "Minimum",
+    "check_functional",
+]
 
 
 @runtime_checkable
 class Local(Protocol):
     """What a functional is at one measure: its value, and its first variation as a function.
 
-    A local may also offer ``minimise(rng, ridge=0.0) -> Minimum``: the minimum of the first
-    variation (plus ``ridge/2`` times the squared norm) over the space, with a rigorous bound; or
-    ``NotImplemented`` where none is known. And ``linearised(scale)``, for stiff integrators: an
-    object whose ``solve(c, b)`` solves :math:`(I-cJ)k=b`, where J is ``scale`` times the Jacobian
-    of the (tangential) gradients at all atoms in all atoms, and b is tangent, shape (n, D).
+    What it may be besides, and what for: :class:`Minimisable`, :class:`Linearisable`,
+    :class:`Centred`.
     """
 
     @property
@@ -48,6 +55,41 @@ class Local(Protocol):
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
         """Gradients in ``x``, shape (n, D) to (n, D)."""
+
+
+@runtime_checkable
+class Minimisable(Protocol):
+    """A local that knows the least value of its first variation: certificates ask for it."""
+
+    def minimise(self, rng: Seed, ridge: float = 0.0, space=None, **options) -> Minimum:
+        """Minimum of the first variation plus ``ridge/2`` times the squared norm over the space.
+
+        With a rigorous lower bound; ``NotImplemented`` where none is known.
+        """
+
+
+@runtime_checkable
+class Linearisable(Protocol):
+    """A local that stiff integrators can use."""
+
+    def linearised(self, scale: float):
+        """Object whose ``solve(c, b)`` solves :math:`(I-cJ)k=b`.
+
+        J is ``scale`` times the Jacobian of the (tangential) gradients at all atoms in all atoms,
+        and b is tangent, shape (n, D); ``NotImplemented`` where there is none.
+        """
+
+
+@runtime_checkable
+class Centred(Protocol):
+    """A local whose first variation is ``ridge/2`` times the squared norm, whatever the measure.
+
+    Searches of a risk with such a term treat it in closed form.
+    """
+
+    @property
+    def ridge(self) -> float:
+        """Strength of the ridge."""
 
 
 @dataclass(frozen=True)
@@ -272,14 +314,18 @@ class _CombinationLocal:
     def linearised(self, scale: float):
         """Linearisation of one term that offers it; see ``Local``."""
         (a, local), *others = self.terms
-        known = not others and hasattr(local, "linearised")
+        known = not others and isinstance(local, Linearisable)
         return local.linearised(a * scale) if known else NotImplemented
 
     def minimise(self, rng, ridge: float = 0.0, **options) -> Minimum:
         """Minimum of one term that knows its own, plus ridges; see ``Local``."""
-        models = [(a, L) for a, L in self.terms if hasattr(L, "minimise")]
-        ridges = [(a, L) for a, L in self.terms if not hasattr(L, "minimise")]
-        if len(models) != 1 or models[0][0] <= 0 or any(not hasattr(L, "ridge") for _, L in ridges):
+        models = [(a, L) for a, L in self.terms if isinstance(L, Minimisable)]
+        ridges = [(a, L) for a, L in self.terms if not isinstance(L, Minimisable)]
+        if (
+            len(models) != 1
+            or models[0][0] <= 0
+            or any(not isinstance(L, Centred) for _, L in ridges)
+        ):
             return NotImplemented  # known for one model with positive coefficient plus ridges
         ((a, model),) = models
         total = ridge + sum(b * L.ridge for b, L in ridges)

@@ -6,7 +6,7 @@ measure, so it has one minimiser, and
 .. math:: E(\mu)-\min E\le\int f\,d\mu-\min f,\qquad f=\delta E(\cdot;\mu).
 
 The right side is computed with a proved lower bound of min f over the whole circle
-(:mod:`mfbook.models.sphere.search`). The minimiser is found by a fully corrective Frank-Wolfe
+(``mfbook.models.sphere.search``). The minimiser is found by a fully corrective Frank-Wolfe
 method:
 
 1. the weights of a coarse grid by an active-set method; neighbours merged;

@@ -22,7 +22,7 @@ from mfbook.flow.grid import time_grid
 from mfbook.flow.integrators import ADAPTIVE, FIXED, Escaped, adaptive, escaped, fixed
 from mfbook.flow.learning_rate import LearningRate, as_profile
 from mfbook.flow.trajectory import Trajectory
-from mfbook.functional import Functional
+from mfbook.functional import Functional, Linearisable
 from mfbook.measure import Measure, check_measure
 from mfbook.space import Euclidean, Space
 
@@ -120,8 +120,8 @@ class _Descent:
 
     def linearised(self, mu):
         """The system of all atoms linearised, where the functional offers it."""
-        make = getattr(self.F.at(mu), "linearised", None)
-        return NotImplemented if make is None else make(-1.0)
+        local = self.F.at(mu)
+        return local.linearised(-1.0) if isinstance(local, Linearisable) else NotImplemented
 
 
 def flow(

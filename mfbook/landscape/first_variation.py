@@ -25,7 +25,7 @@ def least_first_variation(
 ) -> Minimum:
     r"""Least value of the first variation of F at :math:`\sum_iw_i\delta_{x_i}`, with a bound.
 
-    Branch and bound up to dimension 8; the inequalities are in :mod:`mfbook.models.sphere.search`.
+    Branch and bound up to dimension 8; the inequalities are in ``mfbook.models.sphere.search``.
     On the circle the bracket closes to rounding. On spheres the effort grows with the dimension:
     where the budget ends first, the bound is what has been proved until then, and ``converged`` is
     false. Beyond, the search gives the value and Jensen's inequality a crude bound.

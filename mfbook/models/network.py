@@ -104,7 +104,7 @@ class TwoLayerRisk(Functional):
     where :math:`\langle w,x_i\rangle+b=0`, second derivatives leave out what sits on the kink, and
     the flow is one of several possible ones there.
 
-    Not to be confused with :class:`mfbook.models.layers.TwoLayerRisk`, two layers of attention.
+    Not to be confused with :class:`mfbook.models.layers.StackedRisk`, two layers of attention.
 
     Examples
     --------

@@ -118,7 +118,7 @@ def best_alternative(F: Functional, mu: Measure, rng: Seed, **options: Any) -> A
     rng : numpy.random.Generator or int
         Source of randomness, or a seed.
     **options
-        Of :func:`~mfbook.optimise.certificate.frank_wolfe_gap`, which is called for the search.
+        Of :func:`~mfbook.optimise.frank_wolfe_gap`, which is called for the search.
 
     Returns
     -------

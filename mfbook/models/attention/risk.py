@@ -289,7 +289,7 @@ class AttentionLocal:
     def minimise(self, rng, ridge: float = 0.0, space=None, **options) -> Minimum:
         """Least value of the first variation over the balls, with a rigorous lower bound.
 
-        See :func:`mfbook.optimise.certificate.frank_wolfe_gap`, which calls this, for the method.
+        See :func:`mfbook.optimise.frank_wolfe_gap`, which calls this, for the method.
         """
         return best_head(self, rng, ridge, self.risk.space if space is None else space, **options)
 

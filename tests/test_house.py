@@ -1,0 +1,131 @@
+"""The rooms of the package: what may import what, the names at the door, and old paths."""
+
+import ast
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import mfbook
+from mfbook import _moved
+from tools.chapters import BOOK, ROOT
+
+#: From the ground up. A room imports itself, what stands below it, and nothing beside it.
+FLOORS = [
+    {"_types", "_validate", "_jobs"},
+    {"measure", "space"},
+    {"functional", "transport"},
+    {"flow"},
+    {"optimise"},
+    {"stability", "models"},
+    {"bounds", "landscape", "equilibria"},
+    {"book"},
+]
+LEVEL = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
+
+
+def imports(path):
+    """Modules of the package that a file imports, also inside functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.startswith("mfbook."))
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path.name}: imports are absolute"
+            if node.module.split(".")[0] != "mfbook":
+                continue
+            folder = ROOT.joinpath(*node.module.split("."))
+            for alias in node.names:
+                file = (folder / alias.name).with_suffix(".py")
+                inside = file.exists() or (folder / alias.name).is_dir()
+                yield f"{node.module}.{alias.name}" if inside else node.module
+
+
+FILES = [
+    path for path in sorted((ROOT / "mfbook").rglob("*.py"))
+    if path.parent != ROOT / "mfbook" or path.stem not in ("__init__", "_moved")
+]  # fmt: skip
+
+
+def room(module: str) -> str:
+    return module.split(".")[1]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT / "mfbook")))
+def test_a_room_imports_what_stands_below_it(path):
+    own = path.relative_to(ROOT / "mfbook").with_suffix("").parts[0]
+    for module in imports(path):
+        other = room(module)
+        if other != own:
+            assert LEVEL[other] < LEVEL[own], f"{own} imports {module}"
+
+
+def test_no_two_files_import_each_other():
+    graph = {}
+    for path in FILES:
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        graph[name] = {module for module in imports(path) if module != name}
+    done, path = set(), []
+
+    def visit(name):
+        assert name not in path, f"a circle: {' -> '.join(path[path.index(name) :])} -> {name}"
+        if name in done or name not in graph:
+            return
+        path.append(name)
+        for other in sorted(graph[name]):
+            visit(other)
+        done.add(path.pop())
+
+    for name in sorted(graph):
+        visit(name)
+
+
+def test_no_file_is_long():
+    long = {p.name: n for p in FILES if (n := len(p.read_text().splitlines())) > 480}
+    assert not long
+
+
+def test_the_door_has_the_names_of_everyday_use():
+    assert 20 <= len(mfbook.__all__) <= 45
+    for name in mfbook.__all__:
+        assert getattr(mfbook, name).__name__ == name
+    assert set(mfbook.__all__) <= set(dir(mfbook))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = mfbook.nothing
+
+
+def test_the_page_on_the_interface_has_each_of_them():
+    page = (BOOK / "api.md").read_text(encoding="utf-8")
+    assert [name for name in mfbook.__all__ if f"`mf.{name}`" not in page] == []
+
+
+@pytest.mark.parametrize("code, without", [
+    ("import mfbook", {"matplotlib", "ot", "scipy", "joblib", "numpy"}),
+    ("import mfbook as mf; mf.AttentionRisk, mf.gradient_flow", {"matplotlib", "ot", "joblib"}),
+])  # fmt: skip
+def test_what_is_not_needed_is_not_imported(code, without):
+    code += "; import sys; print(*{name.split('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not without & set(done.stdout.split())
+
+
+@pytest.mark.parametrize("old", sorted(_moved.MOVED))
+def test_an_old_path_warns_and_leads_to_the_same_objects(old):
+    sys.modules.pop(f"mfbook.{old}", None)
+    with pytest.warns(DeprecationWarning, match=f"mfbook.{old} is now mfbook."):
+        module = importlib.import_module(f"mfbook.{old}")
+    for place in _moved.MOVED[old]:
+        new = importlib.import_module(f"mfbook.{place}")
+        for name in getattr(new, "__all__", ()):
+            assert getattr(module, name) is getattr(new, name)
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = module.nothing
+
+
+def test_what_was_called_otherwise_is_found_by_its_old_name():
+    with pytest.warns(DeprecationWarning):
+        sys.modules.pop("mfbook.layers", None)
+        from mfbook.layers import TwoLayerRisk
+    assert TwoLayerRisk is mfbook.StackedRisk
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("mfbook.nothing")
