@@ -102,8 +102,8 @@ elsewhere: .venv/.test  ## The same on all machines that this one can stand for 
 coverage: .venv/.test  ## Which lines and branches of mfbook run in tests and notebooks (at least 98 %)
 	@$(PY) -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --nbval --nbval-current-env -m 'not browser' --ignore-glob 'tests/test_chapter_*' --ignore tests/test_mutants.py --cov mfbook --cov-config pyproject.toml --cov-report term --cov-report html tests mfbook $(CHAPTERS)
 
-mutants: .venv/.test  ## Change the package in one place at a time: do unit tests notice? (resumable)
-	@$(PY) tools/mutants.py --record
+mutants: .venv/.test  ## Change the package in one place at a time: do unit tests notice? (a sample; resumable)
+	@$(PY) tools/mutants.py --sample 0.1
 
 links: .venv/.book  ## Ask for every page outside that the text links to
 	@.venv/bin/jupyter-book build book --config _config.yml --toc "$(CURDIR)/_toc.yml" --path-output _build/links --builder linkcheck --quiet

@@ -52,8 +52,8 @@ MEMORY = 16 * 2**30
 FOUND = {"killed", "stopped", "undefined"}
 #: Exit statuses of the process that tries one change.
 NOTICED, UNDEFINED = 10, 11
-#: What the last full run found, committed.
-STORED = ROOT / "tests" / "mutants.json"
+#: Share of the mechanical mutants that unit tests have to notice.
+ENOUGH = 0.9
 
 
 def modules() -> dict[str, Path]:
@@ -442,50 +442,6 @@ def by_hand(sources) -> list[ByHand]:
     return [ByHand(wrong, wrong.lines(sources[wrong.module])) for wrong in WRONG]
 
 
-def record(everything, hand, results, sample: int = 150) -> dict:
-    """What is committed: scores, survivors, and a sample of mutants with the tests that found them.
-
-    The sample is drawn by the keys, so that it changes little from one run to the next.
-    """
-    scores, survivors, killed = {}, {}, []
-    for mutant in everything:
-        row = results.rows[mutant.key]
-        found = row["status"] in FOUND
-        counts = scores.setdefault(mutant.module, [0, 0])
-        counts[0] += 1
-        counts[1] += found
-        if not found:
-            what = f"{mutant.before} -> {mutant.after}"
-            survivors.setdefault(f"{mutant.module}:{mutant.function}", []).append(what)
-        elif row["killer"]:
-            killed.append((mutant.key, row["killer"]))
-    hand = {m.what: results.rows[m.key]["killer"] for m in hand}
-    return {"scores": scores, "by hand": hand, "sample": dict(sorted(killed)[:sample]),
-            "survivors": survivors}  # fmt: skip
-
-
-def check() -> int:
-    """Try the mistakes made by hand and the sample with the tests that are known to find them."""
-    stored, sources = json.loads(STORED.read_text()), _sources()
-    everything = {m.key: m for name in modules() for m in mutants(sources[name], name)}
-    known = {m.key: stored["by hand"].get(m.what) for m in by_hand(sources)}
-    todo = [m for m in by_hand(sources) if known[m.key]]
-    known |= {key: test for key, test in stored["sample"].items() if key in everything}
-    todo += [everything[key] for key in stored["sample"] if key in everything]
-    with tempfile.TemporaryDirectory() as folder:
-        results = Results(Path(folder) / "results.jsonl")
-        tests = {key: [test] for key, test in known.items() if test}
-        runner = Runner(todo, sources, results, workers=1, known=tests)
-        run(runner, sorted({str(ROOT / test) for (test,) in tests.values()}))
-    missed = [f"not found: {m}" for m in todo if results.rows[m.key]["status"] not in FOUND]
-    missed += [f"no test is known: {key}" for key, test in known.items() if not test]
-    share = sum(key in everything for key in stored["sample"]) / len(stored["sample"])
-    if share < 0.5:
-        missed.append(f"only {share:.0%} of the sample are left: run make mutants")
-    print(*missed, f"{len(todo)} mutants, {len(missed)} not found", sep="\n")
-    return len(missed)
-
-
 def _sources() -> dict[str, str]:
     return {name: path.read_text() for name, path in modules().items()}
 
@@ -499,14 +455,12 @@ def main():
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--again", action="store_true", help="try survivors again")
     parser.add_argument("--report", action="store_true", help="only print what is known")
-    parser.add_argument("--record", action="store_true", help="write what is committed")
-    parser.add_argument("--check", action="store_true", help="try the stored sample")
+    parser.add_argument("--hand", action="store_true", help="only the mistakes made by hand")
     options = parser.parse_args()
-    if options.check:
-        raise SystemExit(check() > 0)
     sources = _sources()
     chosen = [name for name in sources if fnmatch.fnmatch(name, options.modules)]
     everything = [m for name in chosen for m in mutants(sources[name], name)]
+    everything = [] if options.hand else everything
     hand = [m for m in by_hand(sources) if m.module in chosen]
     FOLDER.mkdir(parents=True, exist_ok=True)
     results = Results(FOLDER / "results.jsonl", options.again)
@@ -521,9 +475,11 @@ def main():
         run(runner, [str(ROOT / test) for test in options.tests])
     report = score(everything, results)
     (FOLDER / "report.txt").write_text(report)
-    print(report)
-    if options.record and results.rows.keys() >= {m.key for m in [*hand, *everything]}:
-        STORED.write_text(json.dumps(record(everything, hand, results), indent=1) + "\n")
+    tried = [m for m in everything if m.key in results.rows]
+    noticed = sum(results.rows[m.key]["status"] in FOUND for m in tried)
+    missed = [m for m in hand if results.rows.get(m.key, {}).get("status") not in FOUND]
+    print(report, *(f"made by hand and not noticed: {m}" for m in missed), sep="\n")
+    raise SystemExit(bool(missed) or noticed < ENOUGH * len(tried))
 
 
 if __name__ == "__main__":

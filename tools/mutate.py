@@ -80,12 +80,6 @@ def mutants(source: str, module: str) -> list[Mutant]:
     return Changes(source, module).mutants
 
 
-def survivors(text: str) -> list[tuple[str, str, str]]:
-    """(function, change, reason) of each line of ``tests/survivors.txt``."""
-    lines = [line for line in text.splitlines() if line and line[0] != "#"]
-    return [tuple(part.strip() for part in line.split(" | ")) for line in lines]
-
-
 def _changes(tree):
     """(outermost function, statement, node, what it becomes, call that makes the change)."""
     for function, body in _bodies(tree):
