@@ -1,7 +1,6 @@
 """Wrong versions of the package are found by the unit tests (``tools/mutants.py``)."""
 
 import ast
-import json
 import subprocess
 import sys
 import types
@@ -10,48 +9,28 @@ import pytest
 from wrong_mathematics import WRONG
 
 from tools.chapters import ROOT
-from tools.mutants import STORED, modules
-from tools.mutate import Changes, mutants, survivors
-
-
-@pytest.fixture(scope="module")
-def store():
-    return json.loads(STORED.read_text())
+from tools.mutants import modules
+from tools.mutate import Changes, mutants
 
 
 @pytest.mark.weekly
 @pytest.mark.slow
-def test_mistakes_made_by_hand_and_a_sample_are_found():
+def test_mistakes_made_by_hand_are_noticed():
     done = subprocess.run(
-        [sys.executable, "tools/mutants.py", "--check"],
-        cwd=ROOT, capture_output=True, text=True, timeout=900,
+        [sys.executable, "tools/mutants.py", "--hand"],
+        cwd=ROOT, capture_output=True, text=True, timeout=1800,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
 
 
-def test_mistakes_made_by_hand_have_names_of_their_own_and_known_tests(store):
+def test_mistakes_made_by_hand_have_names_of_their_own():
     assert len({wrong.what for wrong in WRONG}) == len(WRONG) >= 30
-    assert {wrong.what for wrong in WRONG} == store["by hand"].keys()
-    assert all(store["by hand"].values())
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.what)
 def test_a_mistake_changes_one_place(wrong):
     source = modules()[wrong.module].read_text()
     assert ast.dump(wrong.tree(source)) != ast.dump(ast.parse(source))
-
-
-def test_nineteen_in_twenty_mutants_were_found(store):
-    total, found = map(sum, zip(*store["scores"].values(), strict=True))
-    assert set(store["scores"]) == {n for n, p in modules().items() if mutants(p.read_text(), n)}
-    assert found >= 0.95 * total
-    assert sum(map(len, store["survivors"].values())) == total - found
-
-
-def test_what_was_not_found_is_explained(store):
-    lines = survivors((ROOT / "tests" / "survivors.txt").read_text())
-    assert {function for function, *_ in lines} == store["survivors"].keys()
-    assert all(change and len(reason) > 3 for _, change, reason in lines)
 
 
 SOURCE = '''
