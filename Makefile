@@ -22,8 +22,12 @@ export PYTHONHASHSEED := 0
 # Whatever the shell says: each kernel and worker would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
+LIST = sed -E 's/^([a-z]+):.*\#[\#:] */  make \1\t/' | expand -t 20
+
 help:  ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 20
+	@grep -E '^[a-z]+:.*  ##' $(MAKEFILE_LIST) | $(LIST)
+	@echo; echo "For maintainers:"
+	@grep -E '^[a-z]+:.*  #:' $(MAKEFILE_LIST) | $(LIST)
 
 # Two stamps, so that reading the book does not install what only running and testing it needs.
 .venv/.book: pyproject.toml constraints.txt
@@ -86,39 +90,39 @@ else
 	$$passed || { echo "make test: something is wrong; it is said above, after each of the two parts"; exit 1; }
 endif
 
-weekly: .venv/.test book  ## Every test, also those that take minutes, and all wrong programs
+weekly: .venv/.test book  #: Every test, also those that take minutes, and all wrong programs
 	@$(PYTEST) $(SPREAD) tests mfbook tools $(CHAPTERS)
 
-wrong: .venv/.test  ## Every wrong program that a check has to refuse; notes in tests/seen.json that they were
+wrong: .venv/.test  #: Every wrong program that a check has to refuse; notes in tests/seen.json that they were
 	@$(PYTEST) $(SPREAD) -m wrong_program $(wildcard tests/test_chapter_*.py)
 	@$(PY) tools/turns.py --write
 
-rounding: .venv/.test  ## Do the chapters show the same digits under random rounding? (CHAPTER=..., resumable)
+rounding: .venv/.test  #: Do the chapters show the same digits under random rounding? (CHAPTER=..., resumable)
 	@$(PY) tools/elsewhere.py $(if $(CHAPTER),book/$(CHAPTER).ipynb) --only rounding
 
-elsewhere: .venv/.test  ## The same on all machines that this one can stand for (CHAPTER=..., resumable)
+elsewhere: .venv/.test  #: The same on all machines that this one can stand for (CHAPTER=..., resumable)
 	@$(PY) tools/elsewhere.py $(if $(CHAPTER),book/$(CHAPTER).ipynb)
 
-coverage: .venv/.test  ## Which lines and branches of mfbook run in tests and notebooks (at least 98 %)
+coverage: .venv/.test  #: Which lines and branches of mfbook run in tests and notebooks (at least 98 %)
 	@$(PY) -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --nbval --nbval-current-env -m 'not browser' --ignore-glob 'tests/test_chapter_*' --ignore tests/test_mutants.py --cov mfbook --cov-config pyproject.toml --cov-report term --cov-report html tests mfbook $(CHAPTERS)
 
-mutants: .venv/.test  ## Change the package in one place at a time: do unit tests notice? (a sample; resumable)
+mutants: .venv/.test  #: Change the package in one place at a time: do unit tests notice? (a sample; resumable)
 	@$(PY) tools/mutants.py --sample 0.1
 
-links: .venv/.book  ## Ask for every page outside that the text links to
+links: .venv/.book  #: Ask for every page outside that the text links to
 	@.venv/bin/jupyter-book build book --config _config.yml --toc "$(CURDIR)/_toc.yml" --path-output _build/links --builder linkcheck --quiet
 
-dist: .venv/.test  ## Build the wheel and the source distribution of mfbook in dist/
+dist: .venv/.test  #: Build the wheel and the source distribution of mfbook in dist/
 	@rm -rf dist
 	@$(PY) -m build --no-isolation --outdir dist .
 
 run: .venv/.test  ## Re-execute the chapters in place (CHAPTER=03-assumptions for one)
 	@$(PY) tools/run_notebooks.py $(if $(CHAPTER),book/$(CHAPTER).ipynb,$(CHAPTERS))
 
-same: .venv/.test  ## Execute the chapters again, and fail unless they give the stored bytes
+same: .venv/.test  #: Execute the chapters again, and fail unless they give the stored bytes
 	@$(PY) tools/run_notebooks.py --check $(if $(CHAPTER),book/$(CHAPTER).ipynb,$(CHAPTERS))
 
-matrix: .venv/.test  ## Compare numbers and tests with the oldest and newest versions (PYTHONS="...")
+matrix: .venv/.test  #: Compare numbers and tests with the oldest and newest versions (PYTHONS="...")
 	@$(PY) tools/matrix.py $(if $(PYTHONS),--pythons $(PYTHONS))
 
 figure: .venv/.test  ## Draw one figure again, with its data (NAME=fig-static-rates)
@@ -129,20 +133,20 @@ sweep: .venv/.test  ## Compute the results that chapters load from book/data (an
 	@$(PY) -m mfbook.book.experiments.text
 	@$(PY) -m mfbook.book.experiments.sphere
 
-bench: .venv/.test  ## Measure speed, limits and memory, and write the page on performance (PART=scale for one part)
+bench: .venv/.test  #: Measure speed, limits and memory, and write the page on performance (PART=scale for one part)
 	@$(PIP) --editable '.[bench]' || echo "PyTorch and JAX could not be installed: they are left out"
 	@$(PY) -m benchmarks $(PART)
 
-weights: .venv/.test book  ## Print what each page weighs on a first visit
+weights: .venv/.test book  #: Print what each page weighs on a first visit
 	@$(PY) tools/weights.py
 
-address: .venv/.book  ## Set the repository's public address everywhere (URL=https://...)
+address: .venv/.book  #: Set the repository's public address everywhere (URL=https://...)
 	@$(PY) tools/set_address.py "$(URL)"
 
-constraints: .venv/.test  ## Write the installed versions to constraints.txt
+constraints: .venv/.test  #: Write the installed versions to constraints.txt
 	@$(PY) tools/freeze.py > constraints.new && mv constraints.new constraints.txt
 	@touch .venv/.book .venv/.test
 
-clean:  ## Remove what was built, and the environment
+clean:  #: Remove what was built, and the environment
 	@rm -rf _build .venv .pytest_cache .mypy_cache .hypothesis *.egg-info build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
