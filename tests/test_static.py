@@ -17,6 +17,7 @@ from prose import Quoted, Sentence, landmarks, quoted, sentences, shown, words_s
 from scipy.stats import norm
 
 import mfbook
+from mfbook.bounds import propagation_rate
 from mfbook.experiments import propagation
 from mfbook.experiments import sphere as sphere_sweep
 from mfbook.sphere import settle
@@ -270,6 +271,8 @@ PAGES = {
     ("book/glossary.md", "1.44"): 1 / math.log(2),
     ("README.md", "4096"): 2**12,  # the figure of Chapter 4 spans this many heads
     ("CHANGELOG.md", "320"): 320,  # pixels, in tests/test_access.py
+    ("CHANGELOG.md", "3.714"): None,  # of an older version
+    ("CHANGELOG.md", "3.704"): propagation_rate(64, 0.3, 0.1, D=24, t_end=2.1),
 }
 
 
