@@ -69,11 +69,11 @@ def pytest_collection_modifyitems(config, items):
         wrong = {item for item in items if item.get_closest_marker("wrong_program")}
         resting = {item for item in wrong if item.path not in chosen}
         for item in items:
-            mark = item.get_closest_marker("by_turn")
-            always = mark.kwargs.get("always", ()) if mark else ()
-            due = any(item.callspec.id == name for name in always)
-            if mark and not due and not turns.has_turn(item.nodeid):
-                resting.add(item)
+            if mark := item.get_closest_marker("by_turn"):
+                always = mark.kwargs.get("always")  # names of parameters
+                due = always and item.callspec.id in always
+                if not due and not turns.has_turn(item.nodeid):
+                    resting.add(item)
         config.hook.pytest_deselected(items=list(resting))
         items[:] = [item for item in items if item not in resting]
     # so that no worker is left alone with a long one at the end

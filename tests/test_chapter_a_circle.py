@@ -133,7 +133,7 @@ WRONG = [
      "landscape figure-3 figure-3-draws check-figure-3", "outside the dead zone",
      ("landscape", "(x @ a.T <= 0)", "(x @ a.T >= 0)")),
     ("potential of the perceptron dropped",
-     "figure-3 check-figure-3", "the potential holds them too",
+     "figure-3 figure-3-draws check-figure-3", "the potential holds them too",
      ("figure-3", "groups, local = run.clusters, F.at(run.measure)",
       'groups, local = run.clusters, energy(beta).at(run.measure)')),
     ("difference on one side instead of a central one", "figure-3 check-figure-3", "slope",

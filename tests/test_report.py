@@ -167,9 +167,9 @@ def test_ratio_is_at_least_one_exactly_when_the_bound_holds():
     ("row", "ratio"),
     [
         (at_most("x", below(2e-9, 1e-8), 1e-6), "≥ 100"),
-        (at_most("x", above(0.31, 0.3), 0.6), "≤ 2.0"),
         (at_least("x", above(0.31, 0.3), 0.1), "≥ 3.0"),
-        (at_least("x", below(0.31, 0.4), 0.1), "≤ 4.0"),
+        (at_least("x", 0.3, below(0.09, 0.1)), "≥ 3.0"),
+        (at_most("x", below(0.2, 0.2), above(0.31, 0.3)), "≥ 1.5"),
         (at_most("x", 0.2, above(0.31, 0.3)), "≥ 1.5"),
         (at_most("x", coarse(0.03, 1), 0.1), "3"),
         (at_most("x", coarse(0.0312, 2), coarse(0.1, 1)), "3"),
@@ -185,8 +185,21 @@ def test_a_row_compares_the_number_and_not_its_bound():
     assert not at_least("x", above(0.9, 0.5), 0.95).holds
 
 
-def test_a_ratio_of_bounds_that_pull_apart_is_left_out():
-    assert at_most("x", above(0.2, 0.1), above(0.5, 0.4)).ratio is None
+@pytest.mark.parametrize(
+    ("make", "measured", "reference", "side"),
+    [
+        (at_most, above(0.31, 0.3), 0.7, "measured"),
+        (at_least, below(0.31, 0.4), 0.1, "measured"),
+        (at_most, 0.2, below(0.31, 0.4), "reference"),
+        (at_least, 0.5, above(0.31, 0.3), "reference"),
+    ],
+)
+def test_a_bound_that_does_not_support_the_row_is_refused(make, measured, reference, side):
+    with pytest.raises(ValueError, match=f"^{side}: 'gap' shows '[≤≥] .*does not support"):
+        make("gap", measured, reference)
+    assert make("gap", float(measured), float(reference)).holds
+    for number_ in (measured, reference):  # an equality has a tolerance, and says how near
+        equal("gap", number_, 0, 1)
 
 
 def test_data_have_the_digits_that_are_shown():

@@ -18,6 +18,7 @@ from scipy.stats import norm
 from mfbook.book.experiments import propagation
 from mfbook.book.experiments import sphere as sphere_sweep
 from mfbook.book.tasks import ALPHABET
+from mfbook.bounds import propagation_rate
 from mfbook.equilibria import settle
 from tools.chapters import BOOK, ROOT, chapters, read, text
 
@@ -273,6 +274,8 @@ PAGES = {
     ("book/glossary.md", "1.44"): 1 / math.log(2),
     ("README.md", "4096"): 2**12,  # the figure of Chapter 4 spans this many heads
     ("CHANGELOG.md", "320"): 320,  # pixels, in tests/test_access.py
+    ("CHANGELOG.md", "3.714"): None,  # of an older version
+    ("CHANGELOG.md", "3.704"): propagation_rate(64, 0.3, 0.1, D=24, t_end=2.1),
 }
 
 

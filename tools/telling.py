@@ -21,8 +21,6 @@ from tools.turns import due, wrong_programs_of
 SITE_FILES = ("test_site.py", "test_access.py", "test_links.py", "test_pdf.py", "test_reading.py")
 #: Seconds between two lines about one part.
 PAUSE = 8.0
-#: Seconds of two quiet cores.
-USUAL = 300
 
 
 def title(chapter: str) -> str:
@@ -80,7 +78,7 @@ def plan(counts: Counter) -> list[str]:
         if counts[name]:
             lines.append(f"{name}: {counts[name]} tests")
     if len(outputs) > 5:
-        lines.append(f"on two quiet cores {USUAL / 60:.0f} to {USUAL / 60 + 1:.0f} minutes")
+        lines.append("on two quiet cores about six minutes")
     return lines
 
 

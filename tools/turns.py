@@ -57,7 +57,7 @@ def wrong_programs_of(chapter: str) -> Path:
 def has_turn(name: str) -> bool:
     """Whether a test of this name, marked ``by_turn``, runs today: once in seven days.
 
-    Without ``--turns`` all run.
+    Only pytest's option ``--turns`` asks (``conftest.py``); without it all run.
     """
     day = turn()
     return day is None or (zlib.crc32(name.encode()) + day) % SHARES == 0

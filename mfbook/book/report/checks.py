@@ -38,7 +38,8 @@ __all__ = [
 class Row:
     """One comparison: a measured number against the number that a statement gives.
 
-    ``relation`` is ``"<="``, ``">="`` or ``"="``; ``tolerance`` is absolute.
+    ``relation`` is ``"<="``, ``">="`` or ``"="``; ``tolerance`` is absolute. What is shown has to
+    support the verdict: that a number is at least 0.3 does not say that it is at most 0.7.
 
     Attributes
     ----------
@@ -50,6 +51,12 @@ class Row:
         ``"<="``, ``">="`` or ``"="``.
     tolerance : float
         Absolute.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type, the relation is another word, or a side is shown as a
+        bound that does not support the relation.
     """
 
     what: str
@@ -69,6 +76,14 @@ class Row:
         }
         for name, value in numbers.items():
             object.__setattr__(self, name, value)
+        # the sign with which a bound says nothing, for each side
+        idle = {"<=": ("≥", "≤"), ">=": ("≤", "≥")}.get(self.relation, ("", ""))
+        for name, sign in zip(("measured", "reference"), idle, strict=True):
+            if sign and getattr(value := numbers[name], "sign", "") == sign:
+                raise ValueError(
+                    f"{name}: {self.what!r} shows {number(value)!r}, which does not support "
+                    f"{self.relation!r}; show the other bound, or coarse(...)"
+                )
 
     @property
     def holds(self) -> bool:
@@ -100,9 +115,8 @@ class Row:
         if not (under > 1e-9 and 0 <= above < math.inf):
             return None
         turned = {"": "", "≤": "≥", "≥": "≤"}
-        sign = "".join({getattr(top, "sign", ""), turned[getattr(bottom, "sign", "")]})
-        if len(sign) > 1:  # one side pulls the ratio up and the other down
-            return None
+        # a row refuses two bounds that pull the ratio apart
+        sign = getattr(top, "sign", "") or turned[getattr(bottom, "sign", "")]
         least = min(getattr(top, "digits", RATIO_DIGITS), getattr(bottom, "digits", RATIO_DIGITS))
         value = above / under
         return Shown(value, sign, value, min(least, RATIO_DIGITS)) if sign or least < 3 else value
@@ -124,6 +138,12 @@ def at_most(what: str, measured: float, bound: float, tolerance: float = 0.0) ->
     -------
     Row
         For :func:`check`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type, or ``measured`` is shown as a bound from the wrong side,
+        by :func:`above`: the row would not show why it holds.
 
     Examples
     --------
@@ -149,6 +169,12 @@ def at_least(what: str, measured: float, bound: float, tolerance: float = 0.0) -
     -------
     Row
         For :func:`check`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type, or ``measured`` is shown as a bound from the wrong side,
+        by :func:`below`: the row would not show why it holds.
 
     Examples
     --------
