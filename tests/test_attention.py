@@ -529,6 +529,17 @@ def test_head_shape_splits_and_joins():
     assert shape.ball(2.0).blocks == shape.blocks and shape.ball(2.0).radius == 2.0
 
 
+def test_complex_heads_are_split_joined_and_weighed():
+    R, _ = make(1, d=3, k=2, v=1)
+    theta = heads(1, 4, R.shape) * (1 + 0.1j)
+    np.testing.assert_array_equal(R.shape.join(*R.shape.split(theta)), theta)
+    w = np.array([0.1, 0.2, 0.3, 0.4])
+    value, slope = R.over_weights(theta)(w)
+    mu = Measure(theta, w)
+    assert value == pytest.approx(R(mu), rel=1e-12)
+    np.testing.assert_allclose(slope, R.first_variation(theta, mu), rtol=1e-11)
+
+
 def test_kinds_of_input_do_not_matter():
     R, _ = make(57)
     mu, x = measure(58, 3, R.shape), heads(59, 2, R.shape)

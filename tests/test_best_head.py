@@ -54,6 +54,18 @@ def test_correlation_bound_is_the_least_of_the_three(radius, offset):
     )
 
 
+@pytest.mark.parametrize("radius", [0.05, 0.5, 1.2, 8.0])
+def test_correlation_bound_at_any_scale(radius):
+    """Scores have the product of two tokens and of two matrices."""
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(4, 5, 3)), rng.normal(size=(4, 5, 3))
+    X[..., 2] *= 0.1
+    bound = correlation_bound(X, Z, radius, 2)
+    for c in (1e-3, 1e3):
+        assert correlation_bound(c * X, Z, radius / c, 2) == pytest.approx(c * bound, rel=1e-12)
+        assert correlation_bound(X, c * Z, radius, 2) == pytest.approx(c * bound, rel=1e-12)
+
+
 def test_each_of_the_three_bounds_is_the_least_somewhere():
     rng, least = np.random.default_rng(5), set()
     for _ in range(20):

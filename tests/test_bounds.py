@@ -208,6 +208,52 @@ def test_derivative_norms_against_dense_tensors():
         assert norms.second[i] == pytest.approx(brute, rel=1e-4)
 
 
+@pytest.mark.parametrize("shape", [HeadShape(1, 1, 1), HeadShape(2, 1, 1), HeadShape(2, 2, 1)])
+def test_norms_of_the_derivatives_and_the_share_of_the_scores(shape):
+    """Second derivatives by polarisation, their largest eigenvalue over all directions of R^2."""
+    rng = np.random.default_rng(4)
+    theta, X = rng.normal(size=(3, shape.size)), rng.normal(size=(4, shape.d))
+    W_U, unit = rng.normal(size=(shape.d, 2)), np.eye(shape.size)
+    norms = derivative_norms(theta, X, W_U, shape)
+    angles = np.linspace(0, np.pi, 2001)
+    e = np.column_stack([np.cos(angles), np.sin(angles)])
+    for n, head in enumerate(theta):
+
+        def along(h, head=head):
+            return directional_derivatives(np.tile(head, (len(h), 1)), h, X, W_U, shape)
+
+        value, J, _ = along(unit)
+        pairs = (unit[:, None] + s * unit for s in (1, -1))
+        up, down = (along(h.reshape(-1, shape.size))[2] for h in pairs)
+        H = ((up - down) / 4).reshape(*unit.shape, 2)
+        values, vectors = np.linalg.eigh(np.einsum("av,ijv->aij", e, H))
+        largest = np.abs(values).max()
+        a, i = np.unravel_index(np.abs(values).argmax(), values.shape)
+        assert norms.value[n] == pytest.approx(np.linalg.norm(value[0]), rel=1e-12)
+        assert norms.first[n] == pytest.approx(np.linalg.norm(J, 2), rel=1e-12)
+        assert largest <= norms.second[n] * (1 + 1e-9) <= largest * (1 + 2e-6)
+        scores = (vectors[a, : 2 * shape.d * shape.k, i] ** 2).sum()
+        assert norms.share[n] == pytest.approx(scores, abs=5e-3)
+    # one token: the scores do not matter, and v o bends along (1, 1) in the values alone
+    one = derivative_norms([[1.0, 1.0, 3.0, 4.0]], [[1.0]], [[1.0]], HeadShape(1, 1, 1))
+    assert one.share[0] == pytest.approx(0, abs=1e-12)
+    # two opposite tokens and large values: the second derivative is in the scores alone
+    two = derivative_norms([[0, 0, 1e6, 1.0]], [[1.0], [-1.0]], [[1.0]], HeadShape(1, 1, 1))
+    assert two.share[0] == pytest.approx(1, rel=1e-6)
+
+
+def test_norms_of_heads_with_sequences_of_their_own():
+    shape, rng = HeadShape(2, 1, 1), np.random.default_rng(3)
+    theta, W_U = rng.normal(size=(3, shape.size)), rng.normal(size=(2, 4))
+    X = rng.normal(size=(3, 5, 2))
+    together = derivative_norms(theta, X, W_U, shape)
+    for i in range(3):
+        alone = derivative_norms(theta[i : i + 1], X[i], W_U, shape)
+        for name in ("value", "first", "second", "share"):
+            expected = getattr(alone, name)[0]
+            assert getattr(together, name)[i] == pytest.approx(expected, rel=1e-6), name
+
+
 # ---------------------------------------------------------------- B, L, H
 
 

@@ -1,9 +1,11 @@
 """The Frank-Wolfe gap and head boosting, against known optima and brute search."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from mfbook.functional import Functional
+from mfbook.functional import Functional, Minimum
 from mfbook.measure import Measure, mixture
 from mfbook.models.attention import AttentionRisk, HeadShape, features, softmax
 from mfbook.models.attention.best_head import correlation_bound
@@ -75,6 +77,62 @@ def test_closed_form_in_values_beats_every_sampled_head(ridge):
     far = R.space.project(50 * same_scores)
     for candidates in (heads, same_scores, far):
         assert local.first_variation(candidates).min() >= least.value - 1e-12
+
+
+def test_one_model_with_ridges_is_searched_and_nothing_else():
+    """a R + ridges has the minimum of a times (R + ridges / a); other sums have no closed form."""
+    R = hard(1)
+    mu = Measure(R.space.sample(1, 3), [0.2, 0.3, 0.5])
+    few = {"starts": 2, "pool": 8, "maxiter": 20}
+    one = (R + Ridge(0.05)).at(mu).minimise(0, **few)
+    for F in (2 * R + Ridge(0.01) + 3 * Ridge(0.03), 2 * (R + Ridge(0.05))):
+        found = F.at(mu).minimise(0, **few)
+        np.testing.assert_allclose(found.point, one.point, rtol=1e-7, atol=1e-10)
+        assert found.value == pytest.approx(2 * one.value, rel=1e-10)
+        assert found.lower_bound == pytest.approx(2 * one.lower_bound, rel=1e-12)
+        assert found.value == pytest.approx(F.first_variation(found.point[None], mu)[0], rel=1e-9)
+    for F in (-1 * R, 0.0 * R + Ridge(1.0), R + R, R + Anchor(0.1, np.zeros(mu.dim))):
+        assert F.on(R.space).at(mu).minimise(0) is NotImplemented
+
+
+def test_a_search_that_is_cut_short_has_a_bound_that_holds():
+    R = hard(1)
+    mu = Measure(np.zeros((1, R.shape.size)))
+    whole = R.at(mu).minimise(0)
+    cut = R.at(mu).minimise(0, starts=3, pool=9, maxiter=1)
+    assert whole.converged and not cut.converged
+    assert cut.lower_bound <= whole.value <= cut.value + 1e-12
+
+
+class Known(Functional):
+    """First variation x^2, with a stated minimum."""
+
+    def __init__(self, least):
+        self.least = least
+
+    def at(self, mu):
+        return SimpleNamespace(
+            first_variation=lambda x: x[:, 0] ** 2, minimise=lambda rng, **options: self.least
+        )
+
+
+def test_both_ends_of_the_gap():
+    mu, mean = Measure([[2.0], [0.5], [1.0]], [0.25, 0.25, 0.5]), 25 / 16
+    for value, lower, point, found, rigorous in (
+        (-1.0, -2.0, 9.0, mean + 1, mean + 2),
+        (0.125, 0.0625, 9.0, mean - 0.125, mean - 0.0625),
+        (0.75, -1.0, 0.5, mean - 0.25, mean + 1),  # an atom is better than what was found
+        (0.75, 0.5, 0.5, mean - 0.25, mean - 0.25),  # rounding has put the bound above it
+    ):
+        for converged in (True, False):
+            gap = frank_wolfe_gap(
+                Known(Minimum(np.array([9.0]), value, lower, converged, 7)), mu, 0
+            )
+            assert (gap.found, gap.rigorous) == pytest.approx((found, rigorous))
+            assert gap.point == [point] and gap.converged is converged
+    closed = Known(Minimum(np.array([1.0]), 1.0 + 1e-15, 1.0 + 1e-15, True, 1))
+    gap = frank_wolfe_gap(closed, Measure([[1.0]]), 0)
+    assert (gap.found, gap.rigorous) == (0, 0)  # never negative
 
 
 def test_search_recovers_a_planted_best_head():
@@ -166,6 +224,17 @@ def test_boosting_lowers_the_risk_and_reports_the_truth():
     assert R.space.contains(polished.measure.atoms).all()
 
 
+def test_progress_of_boosting_changes_no_number(capsys):
+    R, _ = problem(7)
+    start, few = Measure(np.zeros((1, R.shape.size))), {"starts": 1, "pool": 8}
+    quiet = boost(R, start, 0, 2, **few)
+    assert capsys.readouterr().err == ""
+    loud = boost(R, start, 0, 2, progress=True, **few)
+    shown = capsys.readouterr().err
+    assert "2/2" in shown and shown.endswith("\n")
+    assert np.array_equal(quiet.value, loud.value) and np.array_equal(quiet.found, loud.found)
+
+
 def test_boosting_stops_when_the_gap_is_closed():
     R, teacher = problem(8)
     result = boost(R, teacher, 0, 5, tolerance=1e-6)
@@ -212,7 +281,9 @@ def test_any_functional_gets_a_found_gap_and_no_false_certificate():
     mu = Measure([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     gap = frank_wolfe_gap(Linear(c), mu, 0)
     assert gap.found == pytest.approx(1.5 + 5.0, abs=1e-8)
-    assert gap.rigorous == np.inf
+    assert gap.rigorous == np.inf and gap.converged
+    cut = frank_wolfe_gap(Linear(c), mu, 0, starts=5, maxiter=1)
+    assert not cut.converged and cut.found <= gap.found + 1e-12
     result = boost(Linear(c), mu, 0, 3, tolerance=1e-6)
     assert result.converged
     np.testing.assert_allclose(result.measure.merge(1e-4).atoms, [-c / 5], atol=1e-4)

@@ -182,6 +182,26 @@ def test_large_logits(scale, sizes):
     assert np.isfinite(g).all()
 
 
+@pytest.mark.parametrize("score", [1.0, 590.0, 640.0, 708.0, 720.0, 800.0, 1300.0])
+def test_scores_beyond_the_range_of_exponentials(score):
+    """The largest score relative to the query's own: |-2| times |2 - (-2)| / 8 of it."""
+    X = np.array([[[[2.0], [-1.0], [1.5], [-2.0], [0.5]]]])
+    Y, W_U, shape = np.full((1, 1, 5, 2), 0.5), np.array([[1.0, -1.0]]), HeadShape(1, 1, 1)
+    theta = np.array([[-score / 8, 1.0, 0.3, 0.2]])
+    g = ensemble_gradient(theta.T[:, None], X, Y, W_U, shape)
+    expected = AttentionRisk(X[0], Y[0], W_U, shape).gradient(theta, Measure(theta))[0]
+    np.testing.assert_allclose(g[:, 0, 0], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_progress_changes_no_number(capsys):
+    R, _ = make(seed=1)
+    start, seeds = starts(R, 3, 2), [1, 2, 3]
+    quiet = together(R, start, seeds)
+    assert capsys.readouterr().err == ""
+    loud = together(R, start, seeds, progress=True)
+    assert "24/24" in capsys.readouterr().err and np.array_equal(quiet, loud)
+
+
 def test_runs_do_not_see_each_other():
     X, Y, W_U, shape = data({}, 3, 2)
     theta = laid_out(heads(4, 12, shape).reshape(3, 4, -1))

@@ -2,7 +2,6 @@
 
 import warnings
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,13 +12,13 @@ from scipy.integrate import simpson
 from scipy.linalg import expm
 
 from mfbook.flow import (
+    Rosenbrock,
     Trajectory,
     constant,
     custom,
     dissipation,
     flow,
     gradient_flow,
-    integrators,
     polynomial_decay,
     warmup_cosine,
 )
@@ -108,6 +107,73 @@ def test_tolerance_controls_the_error():
         assert errors[2] < errors[1] < errors[0] < 1e-2 and errors[2] < 1e-5
 
 
+@pytest.mark.parametrize("method", ["euler", "rk4"])
+def test_one_fixed_step(method):
+    """One step of x' = 2 xi(t) x^2 written out; the middle rate counts four times."""
+    h, t, x = 0.125, 0.5, 0.8
+
+    def rate(s):
+        return 0.3 + s * s
+
+    def slope(s, y):
+        return 2 * rate(s) * y * y
+
+    k1 = slope(t, x)
+    k2 = slope(t + h / 2, x + h * k1 / 2)
+    k3 = slope(t + h / 2, x + h * k2 / 2)
+    k4 = slope(t + h, x + h * k3)
+    expected = x + (h * k1 if method == "euler" else h * (k1 + 2 * k2 + 2 * k3 + k4) / 6)
+    run = flow(lambda y, mu: y**2, Measure([[x]]), [t, t + h], xi=rate, method=method, step=h)
+    assert run.end.atoms[0, 0] == pytest.approx(expected, rel=1e-14)
+    assert run.evaluations == (1 if method == "euler" else 4) and run.steps == 1
+
+
+class Dense:
+    """(I - c J) k = b for a matrix J."""
+
+    def __init__(self, J):
+        self.J = J
+
+    def solve(self, c, b):
+        return np.linalg.solve(np.eye(len(self.J)) - c * self.J, b)
+
+
+@pytest.mark.parametrize("norm", ["rms", "max"])
+def test_steps_of_the_rosenbrock_pair(norm):
+    """Every step that is taken, written out with matrices, and its error is what was asked."""
+
+    def field(y):
+        return np.array([y[1], -9 * np.sin(y[0]) - 0.3 * y[1], -40 * (y[2] - np.cos(y[0]))])
+
+    def slopes(y):
+        return np.array([[0, 1, 0], [-9 * np.cos(y[0]), -0.3, 0], [-40 * np.sin(y[0]), 0, -40]])
+
+    solver = Rosenbrock(
+        lambda t, y: field(y), 0.5, [2.0, 0.5, -1.0], 3.5, lambda t, y: Dense(slopes(y)),
+        rtol=2e-3, atol=1e-4, norm=norm, max_step=0.2, first_step=0.2,
+    )  # fmt: skip
+    d, e32, errors, n = 1 / (2 + np.sqrt(2)), 6 + np.sqrt(2), [], 0
+    while solver.status == "running":
+        y, n = solver.y, n + 1
+        solver.step()
+        h = solver.t - solver.t_old
+        W = np.linalg.inv(np.eye(3) - h * d * slopes(y))
+        k1 = W @ field(y)
+        middle = field(y + h / 2 * k1)
+        k2 = k1 + W @ (middle - k1)
+        np.testing.assert_allclose(solver.y, y + h * k2, rtol=1e-9, atol=1e-12)
+        k3 = W @ (field(solver.y) - e32 * (k2 - middle) - 2 * (k1 - field(y)))
+        size = 1e-4 + 2e-3 * np.maximum(np.abs(y), np.abs(solver.y))
+        error = h / 6 * np.abs(k1 - 2 * k2 + k3) / size
+        errors.append(error.max() if norm == "max" else np.sqrt((error**2).mean()))
+        s = np.array([0.0, 0.3, 1.0])
+        within = y + h * (np.outer(s * (1 - s), k1) + np.outer(s * (s - 2 * d), k2)) / (1 - 2 * d)
+        found = solver.dense_output()(solver.t_old + s * h).T
+        np.testing.assert_allclose(found, within, rtol=1e-8, atol=1e-9)
+        assert h <= 0.2 * (1 + 1e-12)
+    assert solver.t == 3.5 and 0.2 < max(errors) < 1 and solver.nlu > solver.njev == n
+
+
 # ---------------------------------------------------------------------------------------------
 # exact solutions
 
@@ -179,6 +245,19 @@ def test_energy_is_dissipated(F, name):
     assert np.abs(slope + run.dissipation[inside]).max() < 1e-3 * run.dissipation.max()
     assert run.dissipation[-1] == pytest.approx(dissipation(F, run.end), rel=1e-12)
     assert run.value[-1] == pytest.approx(F(run.end), rel=1e-12)
+
+
+def test_only_what_may_move_is_dissipated():
+    """Drawn outwards on the boundary an atom stays; on a sphere the tangent part counts."""
+    ball, edge = Ball(1.0, (2,)), Measure([[1.0, 0.0]])
+    for centre, speed in (([2.0, 0.0], 0.0), ([0.25, 0.0], 0.75**2)):
+        F = Anchor(1.0, centre).on(ball)
+        assert gradient_flow(F, edge, [0.0]).dissipation[0] == pytest.approx(speed)
+        assert dissipation(F, edge) == pytest.approx(speed)
+    F = Anchor(1.0, [5.0, 0.0]).on(Sphere())
+    assert dissipation(F, Measure([[0.6, 0.8]])) == pytest.approx(25 - 9, rel=1e-14)
+    mu = Measure([[3.0], [4.0]], [0.25, 0.75])
+    assert dissipation(Ridge(2.0), mu) == pytest.approx(0.25 * 36 + 0.75 * 64)
 
 
 @pytest.mark.parametrize("lam", [None, 0.3])
@@ -437,6 +516,54 @@ def test_dense_output_does_not_change_the_result():
     assert np.array_equal(a.atoms, b.atoms) and a.steps == b.steps
 
 
+@pytest.mark.parametrize("method", ADAPTIVE)
+def test_the_interpolant_passes_through_the_records(method):
+    run = flow(turn, TURN, np.linspace(0, 6, 31), method=method, dense=True, rtol=1e-5, atol=1e-7)
+    for t, atoms in zip(run.t, run.atoms, strict=True):
+        np.testing.assert_allclose(run.at(t).atoms, atoms, atol=1e-12)
+        assert np.abs(atoms - [[np.cos(t), np.sin(t)]]).max() < 1e-2
+
+
+def still(x, mu):
+    return 0 * x
+
+
+@pytest.mark.parametrize("method", ["RK45", "LSODA"])
+def test_events_up_to_the_one_that_ends_the_flow(method):
+    """x = t, and hardly any steps: several events in one, in any order of the list."""
+    levels = {0.75: False, 0.5: True, 0.25: False, 0.6: True, 0.3: False, 1.5: False}
+    for order in (list(levels), list(levels)[::-1], [0.75, 0.25, 0.3]):
+        events = [crossing(level, terminal=levels[level]) for level in order]
+        run = flow(lambda x, mu: 0 * x + 1, Measure([[0.0]]), [0, 1.0], events=events,
+                   method=method)  # fmt: skip
+        end = 0.5 if 0.5 in order else 1.0
+        assert run.completed and run.t[-1] == pytest.approx(end, abs=1e-9)
+        for level, times in zip(order, run.events, strict=True):
+            assert times == pytest.approx([level] if level <= end else [], abs=1e-9)
+
+
+@pytest.mark.parametrize("direction", [None, -1, 0, 1])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_zero_at_an_end_counts_once(sign, direction):
+    """At the end of the run it counts, at its start it does not, nor where nothing changes."""
+
+    def event(at):
+        def value(t, mu):
+            return sign * (t - at)
+
+        if direction is not None:
+            value.direction = direction
+        return value
+
+    def zero(t, mu):
+        return 0.0
+
+    run = flow(still, START, [0, 1.0, 2.0], events=[event(0.0), event(1.0), event(2.0), zero])
+    counted = direction in (None, 0, sign)
+    assert [len(times) for times in run.events] == [0, counted, counted, 0]
+    assert not counted or run.events[2] == pytest.approx([2.0])
+
+
 # ---------------------------------------------------------------------------------------------
 # increase, blow-up, failure
 
@@ -490,6 +617,14 @@ def test_blow_up_is_reported(method, problem):
             assert run.value[-1] == pytest.approx(-1.5 * run.atoms[-1, 0, 0] ** 2)
     assert not run.completed and run.t.tolist() == [0.0, 0.5] and len(run.atoms) == 2
     assert "stopped: " in repr(run) and np.isfinite(run.atoms).all()
+
+
+@pytest.mark.parametrize("method", ["euler", "rk4"])
+def test_a_run_keeps_what_it_had_before_it_left_the_range(method):
+    run = flow(lambda x, mu: 0 * x + 6e74, Measure([[0.0]]), [0, 1.0, 2.0, 3.0], method=method,
+               step=1.0)  # fmt: skip
+    assert not run.completed and run.steps == 1 and run.t.tolist() == [0, 1]
+    assert run.atoms.ravel() == pytest.approx([0, 6e74])
 
 
 @pytest.mark.parametrize("method", ADAPTIVE)
@@ -745,6 +880,8 @@ def test_progress_is_shown_on_demand(capsys):
     gradient_flow(R, MU, [0, 0.5], method="euler", step=0.25, progress=True)
     shown = capsys.readouterr().err
     assert "flow of 4 atoms, DOP853: 100%" in shown and "flow of 4 atoms, euler: 100%" in shown
+    quiet, loud = (gradient_flow(R, MU, [0, 0.5], progress=p) for p in (False, True))
+    same_bits(quiet, loud)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -773,6 +910,8 @@ BAD = {
     "space": [(lambda: flow(linear, START, [0, 1], "sphere"), TypeError)],
     "times": [(lambda: flow(linear, START, []), ValueError),
               (lambda: flow(linear, START, [0, 0]), ValueError),
+              (lambda: flow(still, START, [0, 1e100]), ValueError),
+              (lambda: flow(still, START, [0, 1e-100]), ValueError),
               (lambda: flow(linear, START, [1, 0]), ValueError),
               (lambda: flow(linear, START, [-1, 0]), ValueError),
               (lambda: flow(linear, START, [0, np.nan]), ValueError),
@@ -900,20 +1039,3 @@ def test_an_event_at_an_output_time_ends_there():
     run = flow(turn, TURN, [0, 0.5, 1.0, 8.0], events=[end])
     assert run.completed and run.reason == "a terminal event"
     assert np.allclose(run.t, [0, 0.5, 1.0], rtol=0, atol=1e-12)
-
-
-def test_a_zero_that_the_interpolant_misses_is_at_the_end_of_the_step():
-    """The state is on the zero, the interpolant a rounding error before it."""
-    run = SimpleNamespace(
-        events=[lambda t, mu: float(mu)], measure=lambda y: y, found=[[]],
-        tau=np.array([0.0, 1.0]), times=np.array([0.0, 1.0]),
-    )  # fmt: skip
-    solver = SimpleNamespace(t_old=0.0, t=1.0, y=0.0)
-    now, stop = integrators._locate(run, solver, lambda tau: tau - 1 - 1e-15, [-1.0])
-    assert (now, stop, run.found) == ([0.0], None, [[1.0]])
-
-
-def test_a_clock_that_rounding_has_moved_gives_an_output_time():
-    profile = SimpleNamespace(tau=lambda t: 0.7)
-    run = SimpleNamespace(tau=np.array([0.0, 1.0]), times=np.array([0.0, 2.0]), profile=profile)
-    assert integrators._time(run, 0.5) == 2.0

@@ -1,6 +1,7 @@
 """Functionals: arithmetic, spaces, and a check that passes the right ones and no wrong one."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -274,6 +275,17 @@ def test_combinations_are_linear():
         for name in ("first_variation", "gradient"):
             expected = sum(a * getattr(L, name)(x, mu) for a, L in parts)
             assert relative(getattr(K, name)(x, mu), expected) < 1e-13
+
+
+def test_only_a_multiple_of_one_term_is_linearised():
+    class Linearised(Functional):
+        def at(self, mu):
+            return SimpleNamespace(linearised=lambda scale: ("scaled", scale))
+
+    mu = Measure([[1.0]])
+    assert (3.0 * Linearised()).at(mu).linearised(2.0) == ("scaled", 6.0)
+    assert (Linearised() + Linearised()).at(mu).linearised(2.0) is NotImplemented
+    assert (2 * Ridge(1.0)).at(mu).linearised(2.0) is NotImplemented
 
 
 def test_nested_combinations_are_flat():

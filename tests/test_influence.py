@@ -63,6 +63,29 @@ def test_without_interaction_each_head_carries_its_own_value():
     assert np.allclose(influence(F, mu, [1.5])[0], value - mu.weights @ value, atol=1e-6)
 
 
+class Squares:
+    """c times the squared length."""
+
+    def __init__(self, c):
+        self.c = c
+
+    def __call__(self, x):
+        return self.c * (x**2).sum(axis=1)
+
+    def gradient(self, x):
+        return 2 * self.c * x
+
+
+def test_influence_is_linear_in_what_is_asked_at_any_scale():
+    R, _ = make(2, S=2, T=3, d=2, k=1, v=1, V=3)
+    mu = Measure(np.random.default_rng(3).normal(size=(3, R.shape.size)))
+    one = influence(R, mu, [0.5], Squares(1.0))
+    assert np.abs(one).max() > 0.1
+    for c in (1e-150, 1e150):
+        np.testing.assert_allclose(influence(R, mu, [0.5], Squares(c)) / c, one, rtol=1e-6)
+    assert np.array_equal(influence(R, mu, [0.0, 0.5], Squares(0.0)), np.zeros((2, 3)))
+
+
 def test_the_flow_matters(problem):
     """The first variation alone, without the adjoint, is noticed."""
     R, mu, tilt = problem

@@ -74,6 +74,41 @@ def test_silent_first_layer_leaves_one_layer():
     assert np.abs(G - 2 * one.gradient(heads, mu)).max() < 1e-13  # half of the mass is theirs
 
 
+@pytest.mark.parametrize("size", [30.0, 1e4])
+def test_scores_of_any_size(size):
+    """A first layer that writes nothing: the second is one layer of attention."""
+    F = problem(3)
+    heads = np.random.default_rng(4).normal(size=(3, SHAPE.size))
+    heads[:, : SHAPE.blocks[0]] *= size
+    one, mu = AttentionRisk(F.X, F.Y, F.W_U, SHAPE), Measure(heads)
+    two = Measure(label(0 * heads, heads))
+    assert F(two) == pytest.approx(one(mu), rel=1e-12)
+    G = F.gradient(two.atoms, two)[3:, 1:]
+    np.testing.assert_allclose(G, 2 * one.gradient(heads, mu), rtol=1e-8, atol=1e-10)
+
+
+def test_labels_are_read_by_their_sign():
+    F, heads = problem(5), np.random.default_rng(6).normal(size=(4, SHAPE.size))
+    results = []
+    for labels in ([-1, -1, 1, 1], [0, -0.5, 0.25, 7.0]):
+        mu = Measure(np.column_stack([labels, heads]))
+        results.append([F(mu), F.first_variation(mu.atoms, mu), F.gradient(mu.atoms, mu)])
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-14)
+    assert (results[0][2][:, 0] == 0).all()
+
+
+def test_data_are_frozen_copies():
+    F = problem(9)
+    X, Y, W_U = (np.array(a) for a in (F.X, F.Y, F.W_U))
+    G = StackedRisk(X, Y, W_U, SHAPE)
+    X[:], Y[:], W_U[:] = 0, 0, 0
+    assert G(law(9)) == F(law(9))
+    for a in (G.X, G.Y, G.W_U):
+        with pytest.raises(ValueError, match="read-only"):
+            a[0] = 0
+
+
 def test_labels_and_masses_stay_under_the_flow():
     F, mu = problem(2), law(3)
     run = gradient_flow(F, mu, [0, 1.0], rtol=1e-6, atol=1e-8)

@@ -74,6 +74,25 @@ def test_values_at_the_corners_of_the_warm_up():
     assert PROFILES["cosine without warm-up"](0.0) == 1.5
 
 
+def test_profiles_written_out():
+    t = np.array([0.0, 0.3, 1.0, 2.5, 4.0, 7.0])
+    np.testing.assert_allclose(polynomial_decay(0.7, 2.0, 1.5)(t), 0.7 / (1 + t / 2) ** 1.5)
+    p, w, e, f = 1.3, 1.0, 4.0, 0.2
+    cosine = [f + (p - f) / 2 * (1 + np.cos(np.pi * (s - w) / (e - w))) for s in t]
+    rates = np.where(t < w, p * t / w, np.where(t < e, cosine, f))
+    np.testing.assert_allclose(warmup_cosine(p, warmup=w, end=e, floor=f)(t), rates, rtol=1e-14)
+
+
+def test_rates_and_clocks_that_are_constants_take_the_shape_of_the_times():
+    xi = custom(lambda t: 0.5, clock=lambda t: 3)
+    assert np.array_equal(xi([1.0, 2.0]), [0.5, 0.5])
+    assert np.array_equal(xi.tau([[1.0], [2.0]]), [[3.0], [3.0]])
+    for clock, error in ((lambda t: "a", TypeError), (lambda t: np.ones(3), ValueError),
+                         (lambda t: np.nan, ValueError), (lambda t: 1j, TypeError)):  # fmt: skip
+        with pytest.raises(error, match="^xi: "):
+            custom(lambda t: 0.5, clock=clock).tau([1.0, 2.0])
+
+
 def test_default_is_rescaled_time():
     t = np.linspace(0, 5, 11)
     for xi in (constant(), as_profile(None)):
@@ -82,13 +101,12 @@ def test_default_is_rescaled_time():
     assert as_profile(lambda t: 0.5).tau(2.0) == pytest.approx(2.0, abs=1e-13)
 
 
-def test_order_in_which_times_are_asked_does_not_matter():
-    def f(t):
-        return 0.1 + np.sin(3 * t) ** 2
-
-    times = np.linspace(0, 7, 30)
-    forth, back = custom(f).tau(times), custom(f).tau(times[::-1])[::-1]
-    assert np.abs(forth - back).max() < 1e-12
+@given(st.lists(st.floats(0, 5), max_size=12))
+def test_order_in_which_times_are_asked_does_not_matter(times):
+    """The integral of 2 (1 + t) up to 2, of 2 beyond, whatever is known already."""
+    xi = custom(lambda t: np.where(t < 2, 1 + t, 1.0), breaks=[3.0, 2.0, 1.0])
+    for t in times:
+        assert xi.tau(t) == pytest.approx(2 * t + min(t, 2) ** 2, rel=1e-12, abs=1e-300)
 
 
 @given(st.floats(0.01, 5), st.floats(0.05, 20), st.floats(0, 3), st.floats(0, 50))
@@ -136,6 +154,13 @@ def test_slope_shows_a_jump_and_a_wrong_clock_is_found():
     halved = custom(lambda t: 1.0 + 0 * t, clock=lambda t: t)  # the factor 2 is missing
     assert not check_profile(halved, 1.0).holds
     assert check_profile(lambda t: 1.0 + 0 * t, 1.0).holds
+
+
+def test_report_on_a_profile():
+    report = check_profile(custom(lambda t: 1 + t * t, clock=lambda t: 2 * t + t**3), 3.0, 4)
+    assert (report.largest, report.least, report.slope) == pytest.approx((10, 1, 5))
+    assert report.tau == pytest.approx(33) and report.diverges is None and not report.holds
+    assert report.clock_error == pytest.approx(33 - 24, rel=1e-12)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -47,6 +47,14 @@ def test_measure_is_a_copy_that_cannot_be_changed():
         mu.atoms = atoms
 
 
+def test_numbers_of_other_machines_are_made_native():
+    for kind, expected in ((">f4", "f4"), (">c16", "c16"), ("f2", "f8"), ("i1", "f8"),
+                           (np.longdouble, "f8"), (np.clongdouble, "c16")):  # fmt: skip
+        mu = Measure(np.array([[1], [2]], kind))
+        assert mu.atoms.dtype == np.dtype(expected) and mu.atoms.dtype.isnative
+        np.testing.assert_array_equal(mu.atoms, [[1], [2]])
+
+
 def test_strided_read_only_and_listed_input():
     big = np.arange(24.0).reshape(4, 6)
     big.flags.writeable = False
@@ -155,6 +163,19 @@ def test_merging_keeps_mass_and_barycentre(seed, tolerance):
     far = np.linalg.norm(mu.atoms[:, None] - mu.atoms, axis=2) + 9 * np.eye(12)
     if far.min() > tolerance:
         assert merged.size == mu.size
+
+
+@pytest.mark.parametrize("size", [1e-300, 1.0, 1e300])
+@pytest.mark.parametrize("dim", [1, 2, 20])
+def test_merging_at_any_size_and_in_many_dimensions(size, dim):
+    corner = np.full(dim, size)
+    mu = Measure([corner, 0 * corner, -corner], [0.25, 0.25, 0.5])
+    apart = np.sqrt(dim) * size  # of neighbours; opposite corners twice as far
+    merged = mu.merge(1.01 * apart)
+    assert merged.size == 1 and mu.merge(0.99 * apart).size == 3
+    np.testing.assert_allclose(merged.atoms[0], -corner / 4, rtol=1e-14)
+    two = Measure([corner, -corner])
+    assert [two.merge(t * apart).size for t in (1.99, 2.01, 1e7)] == [2, 1, 1]
 
 
 def test_merging_joins_chains_and_drops_atoms_without_weight():

@@ -149,6 +149,17 @@ def test_optimal_weights_solve_the_convex_problem():
     assert best.weights @ slope - slope.min() < 1e-5
 
 
+def test_weights_of_complex_neurons_and_of_too_large_ones():
+    F, mu = problem(18), law(19)
+    atoms = mu.atoms * np.exp(0.1j * np.arange(4))[:, None]
+    value, slope = F.over_weights(atoms)(mu.weights)
+    mu = Measure(atoms, mu.weights)
+    assert value == pytest.approx(F(mu), rel=1e-13)
+    np.testing.assert_allclose(slope, F.first_variation(atoms, mu), rtol=1e-12)
+    with pytest.raises(ValueError, match="^atoms: "):
+        problem(18, "linear").over_weights([[1e200, 1e200, 0.0, 0.0, 0.0]])
+
+
 def test_flow_dissipates_and_samples_are_unbiased():
     F, mu = problem(19), law(20)
     run = gradient_flow(F, mu, [0, 1e-4, 1.0])

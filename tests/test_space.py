@@ -204,3 +204,75 @@ def test_euclidean_coordinates_are_the_points():
     x, pull_back = Euclidean().chart(q)
     assert np.array_equal(x, q) and np.array_equal(Euclidean().unchart(x), q)
     assert np.array_equal(pull_back(np.ones(2)), np.ones(2))
+
+
+spaces = pytest.mark.parametrize("space", [Euclidean(), BALL, Sphere()],
+                                 ids=lambda s: type(s).__name__)  # fmt: skip
+
+
+@spaces
+def test_charts_pull_gradients_back(space):
+    rng = np.random.default_rng(0)
+    q, c = 0.6 * rng.normal(size=(5, 6)), rng.normal(size=6)
+    x, back = space.chart(q)
+    assert space.contains(x).all()
+    # f(x) = <c, x> + |x|^4 / 16 is no function of single blocks, and complex steps go through it
+    stated = back(c + (x**2).sum(axis=1, keepdims=True) * x / 4)
+
+    def f(q):
+        y = space.chart(q)[0]
+        return y @ c + (y * y).sum(axis=1) ** 2 / 16
+
+    for k in range(6):
+        slope = np.imag(f(q + 1e-30j * np.eye(6)[k])) / 1e-30
+        np.testing.assert_allclose(stated[:, k], slope, rtol=1e-12, atol=1e-14)
+
+
+def test_coordinates_of_points_in_a_ball():
+    """They lead back; a point on the boundary or outside comes back just inside."""
+    x = BALL.sample(0, 200)
+    x[0] = 0
+    sizes = np.array([np.linalg.norm(b, axis=1) for b in np.split(x, [3, 4], axis=1)])
+    inside = (sizes < 0.9998 * 1.5).all(axis=0)
+    assert inside.sum() > 150
+    np.testing.assert_allclose(BALL.chart(BALL.unchart(x))[0][inside], x[inside], rtol=1e-11)
+    for size in (1, 1.01, 7):
+        edge = BALL.project(1e6 * x[1:])
+        back = BALL.chart(BALL.unchart(size * edge))[0]
+        assert BALL.contains(back, tolerance=0).all()
+        np.testing.assert_allclose(back, edge, rtol=2e-4)
+
+
+@spaces
+def test_points_in_tables_of_any_shape(space):
+    """Rows in a table (2, 3, D): the same as row by row."""
+    rng = np.random.default_rng(0)
+    x, v = (space.project(rng.normal(size=(2, 3, 6)) * 3) for _ in range(2))
+
+    def both(x, v):
+        point, back = space.chart(v)
+        yield from (space.project(3 * x), space.tangent(x, v), space.retract(x, v))
+        yield from (space.contains(3 * x), space.distance(x, v), space.unchart(x))
+        yield from (point, back(x))
+
+    rows = both(x.reshape(6, 6), v.reshape(6, 6))
+    for table, flat in zip(both(x, v), rows, strict=True):
+        np.testing.assert_allclose(table, flat.reshape(2, 3, *flat.shape[1:]), rtol=1e-14)
+
+
+@spaces
+def test_complex_points_and_steps(space):
+    x, v = space.project(points(0, 4)), points(1, 4)
+    np.testing.assert_allclose(space.tangent(x, 1j * v), 1j * space.tangent(x, v), rtol=1e-15)
+    assert np.iscomplexobj(space.retract(x + 0j, v)) and np.iscomplexobj(space.unchart(x + 0j))
+    for call, name in ((space.tangent, "v"), (space.retract, "v"), (space.distance, "y")):
+        for wrong in (v[:3], v[:, :5]):
+            with pytest.raises(ValueError, match=f"^{name}: "):
+                call(x, wrong)
+
+
+def test_the_origin_is_on_no_sphere():
+    for call, name in ((Sphere().project, "x"), (Sphere().chart, "q")):
+        for zero in (np.zeros((1, 2), complex), np.array([[1.0, 0], [0, 0]])):
+            with pytest.raises(ValueError, match=f"^{name}: "):
+                call(zero)

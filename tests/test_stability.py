@@ -7,6 +7,7 @@ from autograd import hessian, jacobian
 from reference import heads, make, measure, relative
 from scipy.integrate import solve_ivp
 from scipy.special import rel_entr
+from scipy.stats import t as student
 
 from mfbook.book.tasks import copy_task, teacher_student
 from mfbook.bounds.derivatives import directional_derivatives
@@ -377,6 +378,27 @@ def test_linear_rates_are_those_of_the_flow(verdict):
         assert measured == pytest.approx(rate, rel=1e-3)
 
 
+@pytest.mark.parametrize("size", [1e-2, 1.0, 1e3])
+@pytest.mark.parametrize("own", [-1.0, 0.0, 1.0])
+@pytest.mark.parametrize("shared", [-1.0, 0.0, 1.0])
+def test_verdicts_of_quadratic_energies(own, shared, size):
+    """From the two least eigenvalues; what is small beside the largest, or beside one, is zero."""
+    U = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
+    B = U @ np.diag([own, 1.0, 2.0]) @ U.T * size
+    A = U @ np.diag([shared - own, 0.5, 0.0]) @ U.T * size
+    if shared < 0:
+        verdict = "translation"
+    else:
+        verdict = "splitting" if own < 0 else "stable" if own * shared > 0 else "neutral"
+    report = dirac_stability(Energy(A, B), np.zeros(3))
+    assert report.verdict == verdict
+    assert report.split_rate == pytest.approx(-own * size, abs=1e-10 * size)
+    assert report.translation_rate == pytest.approx(-shared * size, abs=1e-10 * size)
+    faint = dirac_stability(Energy(1e-13 * A, 1e-13 * B), np.zeros(3))
+    loose = dirac_stability(Energy(A, B), np.zeros(3), tolerance=2.0)
+    assert faint.verdict == loose.verdict == "neutral"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [7, pytest.param(9, marks=pytest.mark.weekly)])
 def test_splitting_is_a_nonlinear_instability(seed):
@@ -631,6 +653,41 @@ def test_monotonicity_near_a_point_mass_is_the_least_eigenvalue():
     assert below[1] < 0.3 * below[0]
 
 
+def test_one_coupling_of_one_particle():
+    """It moves the particle as a whole, and sees both matrices."""
+    F, mu = Energy(np.diag([0.5, -0.2]), np.diag([1.0, 2.0])), Measure([[0.0, 0.0]])
+    one = strong_monotonicity(F, mu, 0, 1.0, parts=1, couplings=1, descents=0, maxiter=1)
+    moved = one.worst.atoms[0]
+    assert one.quotients.shape == (1,)
+    assert one.constant == pytest.approx(moved @ (F.A + F.B) @ moved / (moved @ moved), rel=1e-9)
+
+
+class Waves(Energy):
+    """The sum of cos(x) and 5 m^2, with m the mean: held at odd multiples of pi only."""
+
+    def __init__(self):
+        super().__init__(10 * np.eye(1), np.zeros((1, 1)))
+
+    def at(self, mu):
+        local = super().at(mu)
+        first, gradient = local.first_variation, local.gradient
+        local.value += mu.weights @ np.cos(mu.atoms[:, 0])
+        local.first_variation = lambda x: first(x) + np.cos(x[:, 0])
+        local.gradient = lambda x: gradient(x) - np.sin(x)
+        return local
+
+
+@pytest.mark.parametrize(("j", "parts"), [(0, 2), (1, 2), (0, 3), (1, 3)])
+def test_the_atom_that_is_held_least_is_found(j, parts):
+    """Splitting the atom at 0 has the form -1; whatever moves the mean or the other has more."""
+    mu = Measure(np.pi * np.array([[j], [1 - j]]), [0.3, 0.7])
+    few = {"near": "Winf", "parts": parts, "couplings": 1, "descents": 1}
+    report = strong_monotonicity(Waves(), mu, 0, 1e-2, **few)
+    assert report.constant == pytest.approx(-1, abs=1e-3)
+    far = np.abs(report.worst.atoms - mu.atoms[report.parent]).max()
+    assert 1e-5 * (1 - 1e-9) <= far <= 1e-2 * (1 + 1e-9)
+
+
 def test_contraction_is_at_least_the_constant():
     R, _, theta = small(0)
     bare = atomic_stability(R, Measure.dirac(theta)).deviations[0, 0]
@@ -702,6 +759,22 @@ def test_blocks_show_a_change_of_exponent():
     np.testing.assert_allclose(fit.slopes[[0, 3]], [1, 1.5], atol=1e-10)
     assert fit.interval[1] - fit.interval[0] > 0.2
     assert fit.interval[0] < fit.alpha < fit.interval[1]
+
+
+def test_fit_is_that_of_its_blocks():
+    rng = np.random.default_rng(0)
+    E = np.geomspace(1.0, 1e-3, 12)
+    D = 2 * E**1.4 * np.exp(0.1 * rng.normal(size=12))
+    shuffled = rng.permutation(12)
+    fit = kl_fit(E[shuffled], D[shuffled], blocks=3)
+    x, y = np.log(E), np.log(D)
+    slopes = [np.polyfit(x[i : i + 4], y[i : i + 4], 1)[0] for i in (0, 4, 8)]
+    np.testing.assert_allclose(fit.slopes, slopes, rtol=1e-12)  # from the largest E on
+    assert fit.slope == pytest.approx(np.polyfit(x, y, 1)[0], rel=1e-12)
+    half = student.ppf(0.975, 2) * np.std(slopes, ddof=1) / np.sqrt(3)
+    ends = (np.mean(slopes) - half) / 2, (np.mean(slopes) + half) / 2
+    assert fit.interval == pytest.approx(ends, rel=1e-9)
+    assert fit.c == pytest.approx(kl_constant(E, D, fit.alpha), rel=1e-12)
 
 
 def test_constant_is_the_largest_with_the_inequality():
@@ -861,6 +934,42 @@ def test_gain_is_that_of_the_best_mixture():
     assert more.values.shape == (7,) and np.ptp(more.values) > more.spread
 
 
+def test_best_head_of_a_ridge_takes_all_the_weight():
+    F = Ridge(2.0).on(Ball(5.0, (1,)))
+    for mu, spread, violation, gain in (
+        (Measure([[1.0], [3.0]], [1.0, 0.0]), 0.0, 1.0, 1.0),  # the second is off the support
+        (Measure([[1.0], [2.0]]), 3.0, 4.0, 2.5),
+        (Measure([[0.0]]), 0.0, 0.0, 0.0),
+    ):
+        best = best_alternative(F, mu, 0)
+        assert (best.spread, best.least) == pytest.approx((spread, 0), abs=1e-12)
+        assert (best.violation, best.gain) == pytest.approx((violation, gain), abs=1e-9)
+        assert best.share == (gain > 0)
+
+
+def test_best_share_inside_the_interval():
+    """F = m^2 / 2 - m / 2 with m the mean: a head at r in the mixture with 0 is best at 1 / 2r."""
+
+    class Linear(Energy):
+        def at(self, mu):
+            local = super().at(mu)
+            first, gradient = local.first_variation, local.gradient
+            local.value -= 0.5 * local.mean[0]
+            local.first_variation = lambda x: first(x) - 0.5 * x[:, 0]
+            local.gradient = lambda x: gradient(x) - 0.5
+            return local
+
+        def over_weights(self, atoms):
+            return lambda w: (self(Measure(atoms, w)), None)
+
+    report = best_alternative(
+        Linear(np.eye(1), np.zeros((1, 1)), Ball(2.0, (1,))), Measure([[0.0]]), 0
+    )
+    assert report.point == pytest.approx([2.0]) and report.least == pytest.approx(-1.0)
+    assert report.share == pytest.approx(0.25, abs=1e-7)
+    assert report.gain == pytest.approx(0.125, rel=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_certificate_bounds_the_true_gap_of_many_measures(seed):
@@ -888,6 +997,17 @@ def test_radial_drift_of_a_quadratic_energy_is_its_least_eigenvalue():
     np.testing.assert_allclose(report.least, np.linalg.eigvalsh(B)[0], atol=1e-6)
     assert (report.sampled > report.least + 1e-3).all()
     np.testing.assert_allclose(np.linalg.norm(report.points, axis=1), report.radii, rtol=1e-12)
+
+
+def test_radial_drift_at_the_ends_of_the_range():
+    F, mu = Energy(np.zeros((2, 2)), np.diag([1.0, 2.0])), Measure([[0.0, 0.0]])
+    report = radial_drift(F, mu, [1e-74, 1.0, 1e74], 0, samples=5, descents=1)
+    np.testing.assert_allclose(report.least, 1.0, atol=1e-5)
+    # without descents: the best of the samples, at its point
+    report = radial_drift(F, mu, [2.0, 3.0], 0, descents=0)
+    drift = (report.points @ F.B * report.points).sum(axis=1) / report.radii**2
+    np.testing.assert_allclose(report.least, drift, rtol=1e-12)
+    np.testing.assert_allclose(report.sampled, report.least, rtol=1e-12)
 
 
 def test_radial_drift_beats_a_cloud_and_is_odd():

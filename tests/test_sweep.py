@@ -96,6 +96,18 @@ def fail(seed):
     raise ArithmeticError("no")
 
 
+def test_a_sweep_says_nothing_but_its_progress(tmp_path, capfd, caplog, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    for change in ("x", "x + 1"):  # other code for the same folder: it is cleared
+        (tmp_path / "silent.py").write_text(f"def f(x):\n    return {change}\n")
+        importlib.invalidate_caches()
+        sys.modules.pop("silent", None)
+        linecache.checkcache()
+        f = importlib.import_module("silent").f
+        sweep(f, [{"x": 1}], cache=tmp_path / "cache", progress=False)
+    assert "".join(capfd.readouterr()) == "" and not caplog.records
+
+
 def test_an_error_names_its_cell_and_says_what_is_kept(tmp_path):
     with pytest.raises(ArithmeticError, match="no") as caught:
         sweep(fail, [{"seed": 7}], cache=tmp_path, progress=False)

@@ -264,6 +264,17 @@ Short one."""
     assert prose(document).splitlines() == [sentence, sentence.replace("list", "tuple")]
 
 
+def test_prose_at_the_edge():
+    """Eight words, three quarters of them plain."""
+    for kept in (
+        "The loop below counts to three and stops.",
+        "The loop below counts to three and it x1 x2 x3 stops.",
+    ):
+        assert prose(kept) == kept
+    assert prose("The loop below counts to three then.") == ""
+    assert prose("The loop below counts to three and x0 x1 x2 x3 stops.") == ""
+
+
 def test_corpus_hash_is_of_the_text():
     assert corpus_hash() == hashlib.sha256(corpus().encode()).hexdigest()[:16]
     again = clean(prose("\n\n".join(topics.values())))
@@ -503,6 +514,19 @@ def test_what_a_task_lacks_is_named():
         unigram_bits(replace(task, held_out=task), smoothing=0)
     with pytest.raises(ValueError, match="tokens, words: expected a task that has both"):
         task.sequence(0)
+
+
+def test_smallest_tasks():
+    task, shape = copy_task(sequences=5, tokens=3, vocabulary=2, lag=1, rng=0), HeadShape(3, 2, 1)
+    head = copy_head(shape, tokens=3, lag=1, scale=20.0)
+    assert task.risk(shape)(Measure.dirac(head)) - task.optimal_risk < 1e-3
+    with pytest.raises(ValueError, match="^shape: "):
+        copy_head(HeadShape(2, 2, 1), tokens=3, lag=1, scale=1.0)
+    induction = induction_task(sequences=6, tokens=2, vocabulary=2, rng=0)
+    assert induction.X.shape == (6, 2, 3)
+    assert induction_head(shape, scale=1.0).shape == (shape.size,)
+    taught = teacher_student(shape, sequences=2, tokens=1, vocabulary=2, heads=1, rng=0)
+    assert taught.Y.shape == (2, 1, 2)
 
 
 def test_a_task_cannot_change():

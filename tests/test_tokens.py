@@ -257,6 +257,36 @@ def test_sinkhorn_field_is_the_gradient_of_its_potential():
         np.testing.assert_allclose(f.field(x)[:, axis], step, rtol=1e-12)
 
 
+def sinkhorn_by_loops(mu, n):
+    """The first n iterates f - |x|^2/2, and how far each is from a solution."""
+    x, w, size = mu.atoms, mu.weights, mu.size
+    f, iterates, errors = 0.5 * (x**2).sum(axis=1), [], []
+    for _ in range(n):
+        T = np.zeros(size)
+        for i in range(size):
+            T[i] = np.log(sum(w[j] * np.exp(x[i] @ x[j] - f[j]) for j in range(size)))
+        iterates.append(f - 0.5 * (x**2).sum(axis=1))
+        errors.append(np.abs(T - f).max())
+        f = (f + T) / 2
+    return iterates, errors
+
+
+@pytest.mark.parametrize("scale", [0.2, 3.0])
+def test_sinkhorn_iterations_one_by_one(scale):
+    mu = cloud(0, 5, scale=scale)
+    iterates, errors = sinkhorn_by_loops(mu, 12)
+    for n in range(1, 13):
+        f = sinkhorn_potential(mu, maxiter=n, tolerance=1e-300)
+        assert f.iterations == n and not f.converged
+        np.testing.assert_allclose(f.excess, iterates[n - 1], rtol=1e-11, atol=1e-13)
+        assert f.error == pytest.approx(errors[n - 1], rel=1e-6, abs=1e-13)
+    # the tolerance is in multiples of the largest excess, or of one
+    size = max(1.0, np.abs(iterates[5]).max())
+    for factor, expected in ((1 + 1e-5, 6), (1 - 1e-5, 7)):
+        f = sinkhorn_potential(mu, tolerance=factor * errors[5] / size)
+        assert f.converged and f.iterations == expected
+
+
 def test_sinkhorn_that_does_not_converge_says_so():
     mu = cloud(19, n=12)
     f = sinkhorn_potential(mu, maxiter=5)

@@ -266,6 +266,23 @@ def test_error_of_the_sliced_distance_is_the_spread_of_repetitions():
     assert np.mean([run.error for run in runs]) == pytest.approx(spread, rel=0.4)
 
 
+def test_sliced_distance_is_symmetric_for_unequal_weights():
+    mu, nu = cloud(0, 6, 2), cloud(1, 9, 2)
+    assert sliced_w2(mu, nu, 3).distance == pytest.approx(sliced_w2(nu, mu, 3).distance, rel=1e-12)
+
+
+@given(seeds, st.integers(1, 12), st.integers(1, 12))
+def test_plans_on_the_line_are_monotone(seed, n, m):
+    mu, nu = cloud(seed, n, 1), cloud(seed + 1, m, 1)
+    plan = optimal_plan(mu, nu, 2)
+    x, y = mu.atoms[plan.source, 0], nu.atoms[plan.target, 0]
+    heavy = plan.mass > 1e-12
+    y = y[heavy][np.lexsort((y[heavy], x[heavy]))]
+    assert (np.diff(y) >= 0).all() and len(y) <= n + m - 1
+    np.testing.assert_allclose(np.bincount(plan.source, plan.mass, n), mu.weights, atol=1e-12)
+    np.testing.assert_allclose(np.bincount(plan.target, plan.mass, m), nu.weights, atol=1e-12)
+
+
 def test_sliced_distance_by_hand(monkeypatch):
     """Blocks of any size give the numbers of one direction after the other."""
     mu, nu = cloud(21, 6, 3), cloud(22, 9, 3)

@@ -164,7 +164,8 @@ def strong_monotonicity(
         tried.append((quotient(delta, w)[0], radius * NEAREST, delta, w))
         if parts > 1:
             delta, w = _lone(F, mu, rng, radius, near, parts, descents, maxiter)
-            tried.append((quotient(delta, w)[0], extent(delta, w), delta, w))
+            if extent(delta, w) >= radius * NEAREST:
+                tried.append((quotient(delta, w)[0], extent(delta, w), delta, w))
     limits, converged = {**DESCENT, "maxiter": maxiter}, False
     least, _, *worst = min([ranked[0], *tried], key=lambda start: start[0])
     for _, _, delta, w in tried:
