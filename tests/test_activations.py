@@ -69,3 +69,13 @@ def test_curvature_bounds_the_second_derivative_on_both_sides_of_a_kink(f):
 def test_a_kink_is_at_zero_or_nowhere(f):
     jump = abs(float(f.slope(np.array(1e-9)) - f.slope(np.array(-1e-9))))
     assert (jump > 1e-3) == (not f.analytic)
+
+
+def test_edges():
+    """The largest slope may be at the left end; a unit is off at its kink; the default leak."""
+    falling = Activation("falling", lambda s: -np.exp(-s), None, lambda s: np.exp(-s))
+    assert falling.lipschitz(2.0) == np.exp(2.0) and falling.lipschitz() == np.e
+    for leak in (0.0, 0.01, 0.3):
+        f = leaky_relu(leak)
+        assert f.slope(np.array([-1e-300, 0.0, 1e-300])).tolist() == [leak, leak, 1.0]
+    assert leaky_relu().sigma(np.array([-100.0]))[0] == -1.0 and leaky_relu().name == "leaky_relu"

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from scipy.integrate import quad, simpson
 from scipy.special import ndtr
 
-from mfbook.equilibria import minimise_on_circle, newton, second_order, settle, velocity_jacobian
+from mfbook.equilibria import (
+    SecondOrder,
+    minimise_on_circle,
+    newton,
+    second_order,
+    settle,
+    velocity_jacobian,
+)
 from mfbook.flow import flow, gradient_flow
 from mfbook.functional import check_functional
 from mfbook.measure import Measure
@@ -1059,3 +1066,113 @@ def test_powers_by_doubling(count):
     forces.powers(z, rows)
     # each power is a product of at most 1 + log2(count) factors, each rounded
     assert np.abs(rows - z ** np.arange(count)[:, None]).max() < 1e-14
+
+
+# ---------------------------------------------------------------------------------------------
+# second order: what is reported, where Newton's method ends
+
+
+@pytest.mark.parametrize("tolerance", [1e-9, 1e-3, 0.0])
+def test_descending_directions_are_those_beyond_the_tolerance(tolerance):
+    given = {} if tolerance == 1e-9 else {"tolerance": tolerance}
+
+    def sopd(gradient, least):
+        values = np.array([least, 7.0])
+        return SecondOrder(measure(0, 2, 3), gradient, values, np.zeros((2, 2, 3))).sopd(**given)
+
+    more = np.nextafter(tolerance, 1)
+    assert sopd(tolerance, -tolerance) and sopd(0.0, 1.0)
+    assert not sopd(more, 0.0) and not sopd(0.0, -more)
+
+
+def test_modes_are_eigenvectors_of_the_jacobian_even_for_tiny_weights():
+    for d, w in ((2, [0.2, 0.3, 0.5]), (3, [1e-9, 0.3, 0.7 - 1e-9])):
+        F, mu = energy(3.0, "tanh", d, bias=True), Measure(points(0, 3, d), w)
+        report, J = second_order(F, mu), velocity_jacobian(F, mu)
+        eta = np.einsum("ndp,knd->knp", frames(mu.atoms), report.modes).reshape(len(J), -1)
+        np.testing.assert_allclose(eta @ J.T, report.eigenvalues[:, None] * eta, atol=1e-7)
+        gram = np.einsum("i,aid,bid->ab", mu.weights, report.modes, report.modes)
+        np.testing.assert_allclose(gram, np.eye(len(J)), atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("beta", [0.5, 20.0])
+def test_newton_descends_and_is_quadratic_in_the_end(beta, seed):
+    """Runs of 1, 2, ... steps: E never rises, weights stay, the last speeds are squared."""
+    F, mu = energy(beta, ("gelu", "tanh")[seed % 2], 2 + seed // 2, seed=seed), measure(seed, 4, 3)
+    mu = Measure(points(seed, 4, 2 + seed // 2), mu.weights)
+    end = newton(F, mu)
+    assert end.converged and end.gradient <= 1e-10 and end.least >= -1e-10
+    values, speeds = [F(mu)], []
+    for k in range(1, end.iterations + 1):
+        run = newton(F, mu, maxiter=k)
+        assert run.iterations == k and run.converged == (k == end.iterations)
+        assert (run.measure.weights == mu.weights).all()
+        values.append(F(run.measure)), speeds.append(run.gradient)
+    assert np.diff(values).max(initial=-1) <= 2e-13 * max(1, abs(values[0]))
+    if second_order(F, end.measure).least > 1e-3 and len(speeds) > 1:
+        assert speeds[-1] <= 1e-14 + 1e3 * beta * speeds[-2] ** 2
+
+
+def test_a_pair_that_repels_ends_antipodal_up_to_rounding():
+    """Where energies are rounded, the velocities decide."""
+    end = newton(SphereEnergy(1.0), Measure([[1.0, 0.0], [0.6, 0.8]]), tolerance=1e-15)
+    assert end.converged
+    np.testing.assert_allclose(end.measure.atoms[0], -end.measure.atoms[1], atol=1e-14)
+
+
+def test_normalised_attention_far_from_all_weight():
+    """A particle without weight sees the other alone, however far and whatever the temperature."""
+    for beta in (1.0, 1e4):
+        F = SphereEnergy(beta, normalised=True)
+        J = velocity_jacobian(F, Measure(on_circle(0.0, 3.0), [1.0, 0.0]))
+        np.testing.assert_allclose(J, [[0, 0], [np.cos(3), -np.cos(3)]], atol=1e-12)
+
+
+@pytest.mark.parametrize("units", [False, True])
+@pytest.mark.parametrize("scale", [2.5, -0.3])
+def test_scaled_systems_of_many_particles(units, scale):
+    F = energy(3.0, "tanh", 2, bias=True) if units else SphereEnergy(3.0)
+    mu = measure(2, 110, 2)
+    b = SPHERE.tangent(mu.atoms, np.random.default_rng(2).normal(size=(110, 2)))
+    linear = F.at(mu).linearised(scale)
+    for c in (0.4, -1.3, 0.4):
+        np.testing.assert_allclose(linear.solve(c, b), dense_solve(F, mu, scale, c, b), atol=1e-11)
+    with pytest.raises(ValueError, match="^b: "):
+        linear.solve(0.5, b[:2])
+    with pytest.raises(ValueError, match="^b: "):
+        linear.solve(0.5, b + 0j)
+
+
+@pytest.mark.parametrize("n", [8, 110])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_stays_so(n, bad):
+    F, x = SphereEnergy(1.0), points(0, n, 2)
+    b = SPHERE.tangent(x, np.ones((n, 2)))
+    b[3] = bad
+    linear = F.field().linearised(Measure(x))
+    assert not np.isfinite(linear.solve(0.5, b)).any()
+    b[3] = 0
+    assert np.isfinite(linear.solve(0.5, b)).all()
+
+
+def test_matrix_is_symmetric_and_invertible_up_to_rounding():
+    B = np.array([[1.0, 1.0], [1.0, -1.0]])
+    skew = np.array([[0.0, 1.0], [0.0, 0.0]])
+    assert SphereEnergy(1.0, B=B + 0.9e-12 * skew).dim == 2
+    with pytest.raises(ValueError, match="^B: expected a symmetric matrix"):
+        SphereEnergy(1.0, B=B + 1.1e-12 * skew)
+    assert SphereEnergy(1.0, B=1e20 * (B + 0.9e-12 * skew)).dim == 2  # relative to its size
+    for size in (1.0, 1e5):
+        assert SphereEnergy(1.0, B=size * np.diag([1.0, -1.1e-14])).shift == size
+        with pytest.raises(ValueError, match="^B: expected an invertible matrix"):
+            SphereEnergy(1.0, B=size * np.diag([1.0, 0.9e-14]))
+
+
+def test_fields_descend_unless_they_are_asked_to_ascend():
+    F, mu = energy(2.0, "tanh", 3), measure(0, 5, 3)
+    u = F.velocity(mu.atoms, mu)
+    assert F.field().sign == -1.0 and F.field(True).sign == F.field(np.True_).sign == 1.0
+    for sign, field in ((-1, F.field()), (1, F.field(ascent=True))):
+        np.testing.assert_array_equal(field(mu.atoms, mu), sign * u)
+        np.testing.assert_array_equal(field.at_atoms(mu.atoms, mu.weights), sign * u)

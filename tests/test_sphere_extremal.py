@@ -13,6 +13,7 @@ from mfbook.landscape.extremal import maximise_potential, minimise_potential
 from mfbook.measure import Measure
 from mfbook.models.sphere import SphereEnergy
 from mfbook.models.sphere.kernel import funk_hecke
+from mfbook.space import Sphere
 
 
 def unit(x):
@@ -445,3 +446,122 @@ A, OMEGA = np.eye(2), np.ones(2)
 def test_bad_input(call, error, name):
     with pytest.raises(error, match=f"^{name}: expected"):
         call()
+
+
+# ---------------------------------------------------------------------------------------------
+# edges: ties, zeros, repeated lines
+
+
+def points(seed, n, d):
+    return Sphere().sample(seed, n, d)
+
+
+def on_circle(*angles):
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def test_table_of_regions_with_units_on_one_line():
+    """Best candidates of each closed region, for units in both directions of a line."""
+    rng = np.random.default_rng(5)
+    a = points(rng, 4, 3)
+    a = np.concatenate([-a[:2], a, -a[3:]])
+    omega = rng.normal(size=len(a))
+    best = maximise_potential(a, omega)
+    table = best.candidates
+    x = points(rng, 20_000, 3)
+    signs, values = np.sign(x @ a.T), potential(x, a, omega)
+    assert best.value >= values.max() and best.value == pytest.approx(table.values.max())
+    np.testing.assert_allclose(potential(table.points, a, omega), table.values, atol=1e-12)
+    for cell, at, value, inside in zip(
+        table.regions.signs, table.points, table.values, table.inside, strict=True
+    ):
+        assert (cell * (a @ at) >= -1e-9).all()
+        assert inside == (cell * (a @ at) > 1e-9).all()
+        mine = values[(signs == cell).all(axis=1)]
+        if len(mine):
+            assert mine.max() <= value + 1e-12
+
+
+def test_an_arc_of_maximisers_in_four_dimensions():
+    """v = 3 (x_1^2 + x_2^2) + x_3^2 - x_4^2 where all units are active, in some frame."""
+    q = np.linalg.qr(np.random.default_rng(2).normal(size=(4, 4)))[0]
+    a = unit([q[0] + s * q[k] for k in (1, 2, 3) for s in (1, -1)])
+    omega = np.repeat([3.0, 1.0, -1.0], 2)
+    best = maximise_potential(a, omega)
+    assert best.value == pytest.approx(3, rel=1e-12)
+    assert best.kind == "continuum" and best.dimensions == (1,)
+    (point,), (span,) = best.points, best.spans
+    np.testing.assert_allclose(span.T @ span, q[:2].T @ q[:2], atol=1e-12)
+    np.testing.assert_allclose(span.T @ (span @ point), point, atol=1e-12)
+    assert (a @ point > 0).all() and (best.signs == 1).all()
+    assert potential(best.points, a, omega) == pytest.approx([3.0])
+    single = maximise_potential(a, omega + np.arange(6))
+    assert single.dimensions == (0,)
+    np.testing.assert_array_equal(single.spans[0], single.points)
+
+
+def test_zero_weights_and_signs_of_zero():
+    zero = maximise_potential(np.eye(2), [0.0, 0.0])
+    assert zero.value == 0 and zero.kind == "continuum"
+    low = minimise_potential(np.eye(2), [2.0, 1.0])
+    assert (low.candidates.values == 0).any()
+    for table in (low.candidates, maximise_potential(np.eye(2), [-2.0, -1.0]).candidates):
+        for values in (table.values, table.eigenvalues):
+            assert not np.signbit(values[values == 0]).any()
+    assert not np.signbit([low.value, maximise_potential(np.eye(2), [-2.0, -1.0]).value]).any()
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_ties_are_relative_to_the_weights(size):
+    for find in (diagonal_maximum, lambda omega: nonnegative_maximum(np.eye(2), omega)):
+        tied = find(size * np.array([0.3, 0.1 + 0.2]))
+        assert tied.kind == "continuum" and tied.dimensions == (1,)
+        np.testing.assert_allclose(tied.points, [[np.sqrt(0.5)] * 2], rtol=1e-15)
+        assert find(size * np.array([0.3, 0.3 - 1e-9])).kind == "points"
+        assert find(size * np.array([0.1, 0.3])).points.tolist() == [[0.0, 1.0]]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_constant_potentials_of_any_frame(seed):
+    """v = |x|^2: the one piece is all of the sphere; its point has the signs that are stated."""
+    a = np.linalg.qr(np.random.default_rng(seed).normal(size=(3, 3)))[0]
+    a = np.concatenate([a, -a])
+    best = maximise_potential(a, np.ones(6))
+    assert best.value == pytest.approx(1, rel=1e-12)
+    assert set(best.dimensions) == {2}
+    np.testing.assert_allclose(np.linalg.norm(best.points, axis=1), 1, rtol=1e-12)
+    np.testing.assert_array_equal(np.sign(best.points @ a.T), best.signs)
+
+
+def test_kinks_cancel_relative_to_all_weights():
+    a = [[1.0, 0.0], [-1.0, 0.0]]
+    assert is_analytic_potential(a, [1e3, 1e3 + 1e-6])
+    assert not is_analytic_potential(a, [1e3, 1e3 + 1e-5])
+    assert not is_analytic_potential(a, [1e-3, 1e-3 + 1e-9])
+    # a jump of 2 beside weights of 4
+    assert is_analytic_potential(a, [3.0, 1.0], tolerance=0.5)
+    assert not is_analytic_potential(a, [3.0, 1.0], tolerance=0.499)
+    # both conditions see the sizes of the weights
+    sizes = nondegenerate_normalised([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [1.0, 2.0, 3.0])
+    same = [len(set(cell)) == 1 for cell in sizes.regions.signs]
+    assert sizes.difference_is_multiple.tolist() == same == sizes.active_is_multiple.tolist()
+    # no weight, no kink: the potential is constant
+    none = nondegenerate_normalised(np.eye(2), [0.0, 0.0])
+    assert none.constant and not none.holds and not none.active_holds
+    assert none.difference_is_multiple.all() and none.active_is_multiple.all()
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_conditions_do_not_depend_on_the_size_of_the_weights(size):
+    a = on_circle(0.0, 2 * np.pi / 3, 4 * np.pi / 3)
+    report = nondegenerate_normalised(a, size * np.array([1.0, 1.0, -1.0]))
+    assert not report.holds and report.active_holds and not report.constant
+    for cell, difference, active in zip(
+        report.regions.signs,
+        report.difference_is_multiple,
+        report.active_is_multiple,
+        strict=True,
+    ):
+        for weights, found in ((cell, difference), (cell > 0, active)):
+            A = sum(w * s * np.outer(v, v) for w, s, v in zip([1, 1, -1], weights, a, strict=True))
+            assert found == (np.abs(A - np.trace(A) / 2 * np.eye(2)).max() < 1e-12)

@@ -11,6 +11,7 @@ from scipy.integrate import solve_ivp
 from scipy.linalg import expm
 from scipy.sparse.csgraph import connected_components
 
+from mfbook.equilibria import Clusters
 from mfbook.equilibria.clusters import clusters, link
 from mfbook.equilibria.settle import settle
 from mfbook.flow import flow, gradient_flow
@@ -747,3 +748,154 @@ def test_bad_arguments_of_settle(name):
     for call, error in BAD_SETTLE[name]:
         with pytest.raises(error, match=f"^{name}: "):
             call()
+
+
+# ---------------------------------------------------------------------------------------------
+# edges of clusters and of runs
+
+
+def unit(x):
+    return Sphere().project(np.asarray(x, float))
+
+
+def ring_that_never_settles(n=5):
+    """A stationary ring is one chain that is wider than the threshold."""
+    mu = Measure(on_circle(*(2 * np.pi * np.arange(n) / n)))
+    return {"F": SphereEnergy(1.0), "mu": mu, "linkage": "single", "threshold": 1.3}
+
+
+def group_of(x, spread, threshold):
+    """One cluster of all particles with a stated spread."""
+    n = len(x)
+    return Clusters(1, np.zeros(n, int), np.ones(1), x[:1], np.array([spread]), threshold)
+
+
+def test_distances_within_a_cluster_are_exact():
+    """Between any two of its particles, also when they are hardly apart."""
+    close = on_circle(0.0, 1e-9)
+    assert not group_of(close, 0.6e-9, 0.99e-9).within(close)
+    assert group_of(close, 0.6e-9, 1.01e-9).within(close)
+    # the first one is in the middle
+    three = on_circle(0.0, -0.1, 0.1)
+    assert not group_of(three, 0.11, 0.199).within(three)
+    assert group_of(three, 0.11, 0.201).within(three)
+    # a distance that is the threshold up to rounding is within it
+    pair = on_circle(0.0, 0.3)
+    assert group_of(pair, 0.2, 0.3 * (1 - 5e-13)).within(pair)
+    assert not group_of(pair, 0.2, 0.3 * (1 - 1e-11)).within(pair)
+    one = on_circle(0.7)
+    assert group_of(one, 1e-16, 0.0).within(one)
+    # antipodal particles are as far apart as any
+    ends = on_circle(0.2, 0.2 + np.pi)
+    assert group_of(ends, 2.0, np.pi).within(ends) and not group_of(ends, 2.0, 3.1).within(ends)
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_centres_of_light_and_of_balanced_clusters(d):
+    x = np.zeros((5, d))
+    x[:, :2] = on_circle(0.0, 0.2, 2.0, 2.1, 4.0)
+    for size in (1e-14, 1e-200, 1e-300, 2.0**-1070):
+        w = np.array([size, 3 * size, 0.0, 0.0, 1.0])
+        found = clusters(Measure(x, w), threshold=0.3)
+        assert found.count == 3 and found.masses[0] == pytest.approx(4 * size, rel=1e-12)
+        np.testing.assert_allclose(found.centres[0], unit(x[0] + 3 * x[1]), atol=1e-15)
+        np.testing.assert_allclose(found.centres[1], unit(x[2] + x[3]), atol=1e-15)
+    # the mean of two nearly opposite particles has half the angle between one and minus the other
+    for angle, placed in ((3e-12, True), (1e-12, False)):
+        pair = np.zeros((2, d))
+        pair[:, 1], pair[0, 0], pair[1, 0] = angle / 2, 1.0, -1.0
+        found = clusters(pair, threshold=4.0)
+        assert np.isfinite(found.centres).all() == placed
+        assert found.spread[0] == pytest.approx(np.pi / 2 if placed else np.pi, abs=1e-9)
+    both = clusters(np.stack([x[0], -x[0]]), threshold=4.0)  # balanced exactly
+    assert both.count == 1 and np.isnan(both.centres).all() and both.spread.tolist() == [np.pi]
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_half_a_turn_reaches_everything(d):
+    x = np.zeros((2, d))
+    x[:, 0] = 1 + 1e-9, -1 - 1e-9
+    assert clusters(x, threshold=np.pi).count == 1
+    assert clusters(x, threshold=3.1).count == 2
+
+
+@pytest.mark.parametrize("d", [3, 4])
+def test_crowds_are_linked_by_one_pair(d):
+    """Each crowd has more particles than the neighbours that are looked up at once."""
+    rng = np.random.default_rng(d)
+    # crowds of width 0.01, gaps of 0.1 between the first three, of 0.2 to the last
+    angles = np.concatenate([at + 0.01 * rng.random(15) for at in (0.0, 0.1, 0.2, 0.4)])
+    angles = np.append(angles, 0.3)
+    x = np.zeros((len(angles), d))
+    x[:, :2] = on_circle(*angles)
+    order = rng.permutation(len(x))
+    for threshold in (0.011, 0.095, 0.1, 0.15, 0.25):
+        gaps = np.diff(np.sort(angles)) > threshold
+        part = np.empty(len(x), int)
+        part[np.argsort(angles)] = np.append(0, np.cumsum(gaps))
+        found = clusters(x[order], threshold=threshold)
+        count, labels = found.count, found.labels
+        assert count == gaps.sum() + 1
+        assert np.array_equal(labels[:, None] == labels, part[order][:, None] == part[order])
+        assert labels[0] == 0 and np.array_equal(np.unique(labels), np.arange(count))
+
+
+def test_neighbours_at_exactly_the_threshold():
+    x = on_circle(0.0, np.pi / 2)
+    assert clusters(x, threshold=np.pi / 2).count == 1
+    assert clusters(x, threshold=np.pi / 2 * (1 - 1e-12)).count == 2
+    assert clusters(x, threshold=np.pi / 2, linkage="arcs").count == 1
+    corner = np.eye(3)
+    assert clusters(corner, threshold=np.pi / 2).count == 1
+    assert clusters(corner, threshold=np.pi / 2 * (1 - 1e-12)).count == 3
+    same = np.repeat(corner[:1], 12, axis=0)
+    assert clusters(np.concatenate([same, corner]), threshold=0.0).count == 3
+
+
+def test_a_merger_keeps_the_barycentre():
+    mu = Measure(on_circle(0.0, 1e-3, 2.0), [0.1, 0.3, 0.6])
+    run = settle(SphereEnergy(1.0), mu, method="euler", step=1e-12, horizon=1e-12, merge=1e-2)
+    np.testing.assert_allclose(
+        run.measure.atoms, unit([mu.atoms[0] + 3 * mu.atoms[1], mu.atoms[2]]), atol=1e-11
+    )
+    np.testing.assert_allclose(run.measure.weights, [0.4, 0.6], rtol=1e-14)
+    assert run.clusters.masses == pytest.approx([0.4, 0.6])
+
+
+def test_limits_of_a_run():
+    F, mu = SphereEnergy(1.0), Measure(on_circle(0.0, 1.0))
+    assert settle(F, mu, method="euler", step=0.1, horizon=0.1).steps == 1
+    assert settle(F, mu, method="euler", step=0.1, horizon=0.26).steps == 3
+    assert settle(F, mu, method="euler", step=0.1, horizon=5.0, most=4).steps == 4
+    assert settle(F, mu, method="euler", step=0.1, horizon=0.2, most=4).steps == 2
+    with pytest.raises(ValueError, match="^horizon: "):
+        settle(F, mu, step=0.1, horizon=0.04)
+    with pytest.raises(ValueError, match="^horizon: "):
+        settle(F, mu, step=1.0, horizon=2.0**53)
+    with pytest.raises(ValueError, match="^horizon: "):
+        settle(F, mu, step=0.1, horizon=2.0**53 / 5)
+    with pytest.raises(ValueError, match="^merge: "):
+        settle(F, mu, threshold=0.25, merge=0.25)
+    assert settle(F, mu, threshold=0.25, merge=0.249, most=1).steps == 1
+    most = settle(**ring_that_never_settles(), most=7)
+    assert most.reason == "7 steps are done" and most.steps == 7 and not most.stopped
+
+
+def test_stiff_steps_end_with_the_horizon_and_date_changes_to_a_quarter():
+    """Nothing moves: snapshots are at least 1 and at most a quarter of the time apart."""
+    run = settle(**ring_that_never_settles())
+    assert not run.stopped and run.reason == "the horizon is reached" and run.times[-1] == 2e4
+    gap, start = np.diff(run.times), run.times[:-1]
+    assert (gap[:-1] >= 1 - 1e-12).all() and (gap < 1 + np.maximum(1, 0.25 * (start + 1))).all()
+    assert (run.count == 1).all() and run.speed.max() < 1e-12
+
+
+def test_particles_are_merged_on_the_way():
+    mu = Measure(on_circle(0.0, 0.5, 1.5), [0.5, 0.2, 0.3])
+    run = settle(SphereEnergy(1.0), mu, ascent=True, merge=1e-2, tolerance=1e-9, atol=1e-5)
+    assert run.stopped and run.measure.size == 1 and run.labels.tolist() == [0, 0, 0]
+    assert run.measure.weights.tolist() == pytest.approx([1.0])
+    assert (np.diff(run.times) >= 1).all() and (np.diff(run.count) <= 0).all()
+    twins = settle(SphereEnergy(1.0), Measure(on_circle(0.0, 0.0, 1.0)), ascent=True, horizon=3.0)
+    assert twins.labels.tolist() == [0, 0, 1]
+    assert twins.measure.weights.tolist() == pytest.approx([2 / 3, 1 / 3])

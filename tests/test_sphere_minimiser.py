@@ -1,38 +1,16 @@
-"""The minimiser on the circle and the search behind its certificate, against brute force."""
+"""The minimiser on the circle: its certificate, against brute force, closed forms, invariances."""
 
 import numpy as np
 import pytest
 from scipy.optimize import brentq, nnls
 from scipy.special import ive
 
-from mfbook.equilibria.minimiser import (
-    minimise_on_circle,
-    simplex_qp,
-)
-from mfbook.landscape import (
-    least_first_variation,
-)
+from mfbook.equilibria import minimise_on_circle
+from mfbook.landscape import least_first_variation
 from mfbook.measure import Measure
 from mfbook.models.activations import Activation
 from mfbook.models.sphere import SphereEnergy
-from mfbook.models.sphere.on_circle import (
-    local_minima,
-)
-from mfbook.models.sphere.on_sphere import (
-    SphereVariation,
-    _cells,
-)
-from mfbook.models.sphere.search import (
-    CircleVariation,
-    unit_vectors,
-)
-from mfbook.models.sphere.units import (
-    Units,
-)
 from mfbook.optimise import frank_wolfe_gap
-from mfbook.optimise.simplex import (
-    _equality,
-)
 from mfbook.space import Sphere
 
 ACTIVATIONS = ("relu", "leaky_relu", "gelu", "tanh", "linear")
@@ -52,8 +30,12 @@ def random_measure(seed, n, d=2):
     return Measure(Sphere().sample(rng, n, d), rng.dirichlet(np.ones(n)))
 
 
+def on_circle(angles):
+    return np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+
+
 def circle(n):
-    return unit_vectors(2 * np.pi * np.arange(n) / n)
+    return on_circle(2 * np.pi * np.arange(n) / n)
 
 
 def quadratic(F, atoms):
@@ -107,7 +89,8 @@ def test_value_agrees_with_an_independent_quadratic_program(activation, beta):
     G, c = quadratic(F, grid)
     w = weights_by_nnls(F, grid)
     excess = w @ G @ w / 2 + c @ w - found.value
-    curvature = CircleVariation(F).curvature
+    b = np.zeros(2) if F.bias is None else np.abs(F.bias)
+    curvature = 1 + np.abs(F.omega) @ (2 * F.activation.lipschitz(2.0) + b)
     assert -1e-10 <= excess <= curvature * (np.pi / 240) ** 2
 
 
@@ -138,9 +121,7 @@ def test_support_at_a_kink():
     found = minimise_on_circle(F)
     assert found.converged
     assert_optimal(F, found)
-    kinks = np.mod(CircleVariation(F).kinks, 2 * np.pi)
-    theta = np.mod(np.arctan2(*found.measure.atoms.T[::-1]), 2 * np.pi)
-    assert np.abs(theta[:, None] - kinks).min() < 0.1
+    assert np.abs(found.measure.atoms @ F.a.T).min() < 0.1
 
 
 def test_dead_zone_has_many_atoms():
@@ -162,8 +143,8 @@ def test_rotation_equivariance(activation):
     moved = one.measure.map(lambda x: x @ R.T)
     test = circle(50)
     np.testing.assert_allclose(
-        F.at(two.measure).first_variation(test) - F._v(test) / 2,
-        F.at(moved).first_variation(test) - F._v(test) / 2,
+        F.at(two.measure).first_variation(test) - F.potential(test) / 2,
+        F.at(moved).first_variation(test) - F.potential(test) / 2,
         atol=1e-6,
     )
 
@@ -225,127 +206,6 @@ def test_gap_bounds_the_excess_energy():
         assert own.rigorous <= 1e-12 * (1 + 1 / F.beta)
 
 
-@pytest.mark.parametrize("bias", (False, True))
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_bound_is_below_a_dense_search_on_the_circle(activation, bias):
-    B = np.array([[1.0, 0.5], [0.5, -2.0]])
-    for seed, beta in enumerate((1e-3, 1.0, 30.0, 1000.0)):
-        for matrix in (None, B):
-            F = energy(beta, activation, seed, 3, bias=bias, B=matrix)
-            mu = random_measure(seed, 5)
-            least = F.at(mu).minimise(0)
-            dense = F.at(mu).first_variation(circle(20_000)).min()
-            rounding = 1e-14 * (1 + 1 / beta) + 1e-15 * np.abs(F.omega).sum()
-            assert least.lower_bound <= dense + rounding
-            assert least.value <= dense + rounding
-            assert least.converged
-            assert least.value - least.lower_bound <= 2e-13 + 1e-14 / beta
-            assert least.value == pytest.approx(
-                F.at(mu).first_variation(least.point[None])[0], abs=rounding
-            )
-
-
-def test_series_and_direct_sums_agree():
-    """Many atoms are summed by the Fourier series."""
-    for beta in (1e-3, 1.0, 50.0, 1e4):
-        F = energy(beta, "gelu", seed=1)
-        mu = random_measure(3, 4000)
-        parts = CircleVariation(F)
-        series = parts.at(mu.atoms, mu.weights)
-        theta = np.linspace(0, 6, 40)
-        x = unit_vectors(theta)
-        tangent = np.stack([-x[:, 1], x[:, 0]], axis=1)
-        direct = parts.potential(x, tangent)
-        for row, K in zip(direct, parts.kernel(x, tangent, mu.atoms), strict=True):
-            row += K @ mu.weights
-        assert series.cost < mu.size
-        error = np.abs(series(theta) - direct).max(axis=1)
-        assert error[0] <= 1e-13 and error[1] <= 1e-12 and error[2] <= 1e-10
-
-
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_derivatives_on_the_circle(activation):
-    F = energy(7.0, activation, seed=3, J=4, bias=True, B=np.array([[1.0, 0.3], [0.3, 2.0]]))
-    mu = random_measure(1, 6)
-    f = CircleVariation(F).at(mu.atoms, mu.weights)
-    theta, h = np.random.default_rng(0).uniform(0, 6, 20), 1e-5
-    up, middle, down = f(theta + h), f(theta), f(theta - h)
-    np.testing.assert_allclose((up[0] - down[0]) / (2 * h), middle[1], atol=1e-8)
-    np.testing.assert_allclose((up[1] - down[1]) / (2 * h), middle[2], atol=1e-7)
-    full = F.at(mu).first_variation(unit_vectors(theta))
-    np.testing.assert_allclose(middle[0] + 1 / F.beta, full, atol=1e-13)
-
-
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_constants_bound_the_derivatives(activation):
-    """The bounds of the module's text against the largest derivatives found."""
-    theta = np.linspace(0, 2 * np.pi, 4001)
-    for seed, beta in enumerate((0.1, 1.0, 40.0)):
-        F = energy(beta, activation, seed, 3, bias=True)
-        parts = CircleVariation(F)
-        mu = random_measure(seed, 1)
-        f = parts.at(mu.atoms, mu.weights)
-        second = f(theta)[2]
-        assert np.abs(second).max() <= parts.curvature
-        # away from kinks the third derivative by differences
-        kinked = np.abs(np.subtract.outer(theta, np.mod(parts.kinks, 2 * np.pi))).min(
-            axis=1, initial=np.inf
-        )
-        smooth = (kinked > 0.01)[:-1] & (kinked > 0.01)[1:]
-        third = np.diff(second)[smooth] / np.diff(theta)[smooth]
-        assert np.abs(third).max() <= parts.third * (1 + 1e-9)
-        units = Units.of(F, 2)
-        half_v = F.potential(unit_vectors(theta)) / 2
-        assert units.least <= half_v.min() and np.abs(half_v).max() <= units.size
-
-
-@pytest.mark.parametrize("d", (3, 4))
-@pytest.mark.parametrize("activation", ("relu", "gelu", "tanh"))
-def test_bound_is_below_a_dense_search_on_spheres(d, activation):
-    for seed, beta in enumerate((0.1, 5.0)):
-        F = energy(beta, activation, seed, 3, d, bias=seed == 1)
-        mu = random_measure(seed, 20, d)
-        least = F.at(mu).minimise(0)
-        x = Sphere().sample(np.random.default_rng(9), 20_000, d)
-        dense = F.at(mu).first_variation(x).min()
-        assert least.converged
-        assert least.lower_bound <= least.value <= dense + 1e-12
-        assert least.value - least.lower_bound <= 1e-12
-        gap = frank_wolfe_gap(F, mu, 0)
-        assert 0 <= gap.found <= gap.rigorous
-
-
-def test_a_small_budget_is_admitted_and_still_bounds():
-    F = energy(5.0, "relu", 1, 3, 5)
-    mu = random_measure(0, 30, 5)
-    full = F.at(mu).minimise(0)
-    bounds = []
-    for budget in (1, 10_000, 100_000):
-        least = F.at(mu).minimise(0, budget=budget)
-        assert not least.converged
-        assert np.isfinite(least.lower_bound) and least.lower_bound <= full.value
-        bounds.append(least.lower_bound)
-    assert bounds == sorted(bounds)
-    # the crude bound stands where nothing was searched
-    assert bounds[0] >= SphereVariation(F, mu.atoms, mu.weights).jensen() - 1e-13
-    G = energy(5.0, "relu", 1)
-    least = G.at(random_measure(0, 30)).minimise(0, budget=3000)
-    assert not least.converged and least.lower_bound < least.value
-
-
-def test_cells_cover_the_sphere_and_lie_in_their_caps():
-    rng = np.random.default_rng(0)
-    for d in (2, 3, 5):
-        m = 40
-        centre = rng.uniform(-0.7, 0.7, (m, d - 1))
-        half = np.broadcast_to(rng.uniform(0.01, 0.3, (m, 1)), (m, d - 1))
-        face = rng.integers(2 * d, size=m)
-        x, reach = _cells(face, centre, half)
-        for _ in range(20):
-            inside, _ = _cells(face, centre + half * rng.uniform(-1, 1, half.shape), half)
-            assert np.all(Sphere().distance(x, inside) <= reach)
-
-
 def test_units_with_an_activation_of_ones_own():
     """Without a known bound on sigma'' the first-order bound does the work."""
     own = Activation(
@@ -353,24 +213,9 @@ def test_units_with_an_activation_of_ones_own():
     )
     rng = np.random.default_rng(0)
     F = SphereEnergy(5.0, Sphere().sample(rng, 3, 2), [2.0, -1.0, 0.5], own)
-    assert not np.isfinite(CircleVariation(F).third)
     found = minimise_on_circle(F)
     assert found.converged
     assert_optimal(F, found)
-
-
-def test_simplex_qp_meets_its_conditions():
-    rng = np.random.default_rng(0)
-    for n in (1, 2, 10, 40):
-        A = rng.normal(size=(n, n))
-        G, c = A @ A.T + 1e-3 * np.eye(n), rng.normal(size=n)
-        w = simplex_qp(G, c, np.eye(n)[0])
-        slope = G @ w + c
-        assert w.min() >= 0 and w.sum() == pytest.approx(1, abs=1e-14)
-        level = w @ slope
-        scale = np.abs(G).max()
-        assert slope.min() >= level - 1e-11 * scale
-        assert np.abs(slope[w > 1e-12] - level).max() <= 1e-11 * scale
 
 
 def test_bad_input():
@@ -393,13 +238,6 @@ def test_bad_input():
     assert F.at(mu).minimise(0, ridge=1.0) is NotImplemented
 
 
-def test_unfinished_runs_say_so():
-    F = energy(50.0, "relu", seed=2)
-    found = minimise_on_circle(F, maxiter=1, tolerance=1e-16)
-    assert not found.converged and np.isfinite(found.gap) and found.gap > 1e-16
-    assert found.value >= minimise_on_circle(F).value - 1e-13
-
-
 @pytest.mark.slow
 def test_hundred_draws_up_to_large_beta():
     for seed in range(30):
@@ -410,25 +248,136 @@ def test_hundred_draws_up_to_large_beta():
                 assert found.converged or beta == 1000.0
 
 
-def test_equal_atoms_share_their_weight():
-    """The system is singular, and every division of the weight solves it."""
-    w = _equality(np.ones((3, 3)), np.zeros(3), np.array([True, True, False]))
-    assert w[:2].sum() == pytest.approx(1, abs=1e-14) and w[2] == 0
+# --------------------------------------------------------------------------- what is promised
 
 
-def test_simplex_qp_stops_after_its_steps():
-    first = np.eye(3)[0]
-    assert simplex_qp(np.eye(3), np.zeros(3), first, maxiter=1).tolist() == first.tolist()
+def random_energy(seed):
+    """Any kernel and any units, with kinks, biases, a matrix, many weights of either sign."""
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(2, 2))
+    return energy(
+        10 ** rng.uniform(-2, 3),
+        ACTIVATIONS[seed % 5],
+        seed,
+        int(rng.integers(1, 5)),
+        scale=10 ** rng.uniform(-3, 1),
+        bias=bool(rng.integers(2)),
+        B=A @ A.T + 0.2 * np.eye(2) if rng.integers(3) == 0 else None,
+    )
 
 
-def test_a_constant_function_has_its_minimum_at_a_node():
-    nodes = np.linspace(0, 2 * np.pi, 5)
-    theta, value = local_minima(lambda t: np.array([0 * t + 2, 0 * t, 0 * t]), nodes)
-    assert theta.tolist() == [0.0] and value.tolist() == [2.0]
+def assert_certified(F, found, tolerance):
+    """What is said about the measure is true of it, and the gap holds for its neighbours."""
+    mu, local = found.measure, F.at(found.measure)
+    weight = 0.0 if F.omega is None else np.abs(F.omega).sum()
+    size = 1e-14 * (1 + 1 / F.beta + weight)
+    angles = np.mod(np.arctan2(*mu.atoms.T[::-1]), 2 * np.pi)
+    assert (np.diff(angles) > 0).all() and (mu.weights > 0).all()
+    assert mu.weights.sum() == pytest.approx(1, abs=1e-14)
+    mean = mu.weights @ local.first_variation(mu.atoms)
+    assert found.value == pytest.approx(F(mu), abs=10 * size)
+    assert found.multiplier == pytest.approx(mean, abs=10 * size)
+    dense = local.first_variation(circle(20_000)).min()
+    assert mean - dense - 10 * size <= found.gap
+    assert found.gap <= mean - local.minimise(0).lower_bound + 10 * size
+    assert found.converged == (found.gap <= tolerance)
+    rng = np.random.default_rng(mu.size)
+    for step in (0.0, 1e-4, 1e-2, 1.0):
+        w = mu.weights * np.exp(step * rng.normal(size=mu.size))
+        nu = Measure(on_circle(angles + step * rng.normal(size=mu.size)), w / w.sum())
+        assert F(nu) >= found.value - found.gap - 10 * size
+    alone = min(F(Measure.dirac(x)) for x in circle(40))
+    assert alone >= found.value - found.gap - 10 * size
 
 
-def test_in_many_dimensions_the_gap_is_bounded_without_a_search():
-    """Nine dimensions, no unit: branch and bound is given up, Jensen's inequality is left."""
-    mu = Measure(Sphere().sample(np.random.default_rng(0), 4, 9))
-    gap = frank_wolfe_gap(SphereEnergy(1.0), mu, 0)
-    assert 0 <= gap.found <= gap.rigorous < np.inf and not gap.converged
+@pytest.mark.parametrize("seed", range(3, 11))
+def test_certificate_of_finished_and_of_unfinished_runs(seed):
+    F, gaps, least = random_energy(seed), [], []
+    for maxiter in (1, 3, 50):
+        found = minimise_on_circle(F, maxiter=maxiter, tolerance=1e-12)
+        assert found.rounds <= maxiter
+        assert_certified(F, found, 1e-12)
+        gaps.append(found.gap), least.append(found.value - found.gap)
+    # the best of all rounds is returned, not the last
+    assert (np.diff(gaps) <= 1e-12).all() and found.converged
+    assert max(least) <= found.value + 1e-11
+
+
+@pytest.mark.parametrize("seed", (0, 1, 3, 4))
+def test_less_is_done_for_a_larger_tolerance(seed):
+    F = random_energy(seed)
+    runs = [minimise_on_circle(F, tolerance=t) for t in (10.0, 1e-2, 1e-5, 1e-12)]
+    for tolerance, found in zip((10.0, 1e-2, 1e-5, 1e-12), runs, strict=True):
+        assert_certified(F, found, tolerance)
+        assert found.value <= runs[-1].value + found.gap + 1e-12
+    assert (np.diff([f.rounds for f in runs]) >= 0).all() and runs[0].rounds == 0
+    assert runs[0].evaluations < runs[-1].evaluations or runs[-1].rounds == 0
+
+
+@pytest.mark.parametrize("angle", (0.0, 0.2))
+@pytest.mark.parametrize("sign", (1, -1))
+def test_a_density_that_would_be_negative_is_refused(angle, sign):
+    """A linear unit: the density is 1 + A cos(2 (theta - alpha)), and A = 1 is the limit."""
+    beta = 2.0
+    limit = 2 * ive(2, beta) * 2 / beta
+    a = [[np.cos(angle), np.sin(angle)]]
+    below, above = (SphereEnergy(beta, a, [sign * A * limit], "linear") for A in (0.999, 1.001))
+    smooth, cut = minimise_on_circle(below), minimise_on_circle(above, tolerance=1e-12)
+    assert np.ptp(below.at(smooth.measure).first_variation(circle(500))) <= 1e-13
+    # 2 <cos(2 (theta - alpha))> is the amplitude
+    second = 2 * smooth.measure.weights @ (2 * (smooth.measure.atoms @ a[0]) ** 2 - 1)
+    assert second == pytest.approx(-sign * 0.999, abs=1e-12)
+    assert cut.converged and (cut.measure.weights > 0).all()
+    assert_optimal(above, cut)
+
+
+def test_the_density_of_a_weak_smooth_unit_in_closed_form():
+    """Its coefficients make the first variation constant, which a long series decides."""
+    beta = 100.0
+    F = SphereEnergy(beta, [[0.6, 0.8]], [2e-4], "tanh", bias=[0.5])
+    mu = minimise_on_circle(F, tolerance=1e-12).measure
+    t = 2 * np.pi * np.arange(600) / 600
+    k = np.arange(1, 15)
+    v = F.potential(on_circle(t)) / 2 @ np.exp(-1j * np.outer(t, k)) / 300
+    moments = 2 * mu.weights @ np.exp(-1j * np.outer(np.arctan2(*mu.atoms.T[::-1]), k))
+    np.testing.assert_allclose(moments, -beta * v / ive(k, beta), atol=1e-10)
+    assert np.ptp(F.at(mu).first_variation(circle(1000))) <= 1e-12
+
+
+def test_a_scaled_identity_is_another_temperature():
+    F = energy(6.0, "gelu", 4, bias=True)
+    for s in (0.25, 3.0):
+        G = SphereEnergy(6.0 / s, F.a, s * F.omega, "gelu", bias=F.bias, B=s * np.eye(2))
+        one, other = minimise_on_circle(F), minimise_on_circle(G, tolerance=1e-12)
+        assert other.value == pytest.approx(s * one.value, abs=1e-11)
+
+
+def test_repeated_idle_and_divided_units():
+    F = energy(12.0, "relu", 3, J=3, bias=True)
+    value = minimise_on_circle(F).value
+    a, bias = np.concatenate([F.a, F.a, F.a[:1]]), np.concatenate([F.bias, F.bias, [0.1]])
+    G = SphereEnergy(12.0, a, [*0.3 * F.omega, *0.7 * F.omega, 0.0], "relu", bias=bias)
+    assert minimise_on_circle(G).value == pytest.approx(value, abs=1e-13)
+
+
+def test_a_steep_activation_of_ones_own():
+    """Too steep for a series or a bound on its curvature; what is said still holds."""
+    k = 1000.0
+    steep = Activation(
+        "steep",
+        lambda z: np.tanh(k * z),
+        lambda z: 2 * np.logaddexp(k * z, -k * z) / k - 2 * np.log(2) / k,
+        lambda z: k / np.cosh(np.clip(k * z, -300, 300)) ** 2,
+        (0.0,),
+    )
+    F = SphereEnergy(20.0, [[1.0, 0.0]], [1.0], steep, bias=[0.3])
+    assert_certified(F, minimise_on_circle(F, tolerance=1e-9, maxiter=20), 1e-9)
+
+
+def test_the_sharpest_kernel_and_the_least_definite_matrix():
+    with pytest.raises(ValueError, match="^F: .*beta"):
+        minimise_on_circle(SphereEnergy(1.001e10))
+    least = SphereEnergy(1.0, B=[[1e-3, 0.0], [0.0, 1.0]])
+    assert_certified(least, minimise_on_circle(least), 1e-13)
+    with pytest.raises(ValueError, match="^F: .*positive definite"):
+        minimise_on_circle(SphereEnergy(1.0, B=[[-1e-3, 0.0], [0.0, 1.0]]))

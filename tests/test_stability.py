@@ -1185,3 +1185,58 @@ def test_couplings_without_descents():
     few = strong_monotonicity(R, mu, 0, 0.5, couplings=4, descents=0)
     more = strong_monotonicity(R, mu, 0, 0.5, couplings=4, descents=1, maxiter=3)
     assert few.constant == few.quotients.min() and more.constant <= few.constant
+
+
+# ---------------------------------------------------------------------------------------------
+# which second derivatives are refused
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e6])
+def test_disagreements_count_relative_to_the_size(size):
+    mu = Measure([[1.0, 0.5], [-0.5, 2.0]], [0.25, 0.75])
+
+    def F(error, skew=0.0):
+        def change(g, x, m):
+            wrong = 1 + error if np.iscomplexobj(g) else 1.0
+            return size * (g.real + 1j * wrong * g.imag if np.iscomplexobj(g) else g) + (
+                size * x @ np.array([[0.0, skew], [0.0, 0.0]])
+            )
+
+        return Wrong(change)
+
+    atomic_stability(F(1e-6), mu), atomic_stability(F(0.0, 1e-6), mu)
+    if size > 1e-9:  # there the rounding of the gradients allows for more
+        for wrong in (F(1e-2), F(0.0, 1e-2)):
+            with pytest.raises(ValueError, match="disagree|symmetric"):
+                atomic_stability(wrong, mu)
+
+
+def test_a_tolerated_asymmetry_is_halved_on_both_sides():
+    for B in ([[0.0, 5e-5], [0.0, 0.0]], [[0.0, 0.0], [5e-5, 0.0]]):
+        F = Wrong(lambda g, x, m, B=B: g + x @ np.array(B))
+        found = atomic_stability(F, Measure([[1.0, 0.5]])).deviations[0]
+        np.testing.assert_allclose(found, [1 - 2.5e-5, 1 + 2.5e-5], rtol=1e-12)
+
+
+def test_atoms_must_stay_inside_a_ball_that_is_a_little_smaller():
+    F = Energy(np.zeros((2, 2)), np.eye(2), Ball(1.0, (2,)))
+    atomic_stability(F, Measure([[0.0, 1 - 1.5e-6]]))
+    with pytest.raises(ValueError, match="^mu: .*boundary"):
+        atomic_stability(F, Measure([[0.0, 0.5], [0.0, 1 - 0.5e-6]]))
+
+
+class Single(Functional):
+    """Half the square of the mean, in single precision."""
+
+    dtype = np.dtype(np.float32)
+
+    def at(self, mu):
+        kind = np.complex64 if np.iscomplexobj(mu.atoms) else np.float32
+        mean = mu.weights.astype(np.float32) @ mu.atoms.astype(kind)
+        return type("Local", (), {"gradient": lambda _, x: mean + 0 * x.astype(np.float32)
+                                  if not np.iscomplexobj(x) else mean + 0 * x})()  # fmt: skip
+
+
+def test_steps_times_tiny_weights_are_normal_numbers_in_single_precision():
+    report = atomic_stability(Single(), Measure([[1.0, 0.5], [0.25, 2.0]], [1 - 1e-22, 1e-22]))
+    np.testing.assert_allclose(report.K, np.eye(2) + np.zeros((2, 2, 1, 1)), atol=1e-6)

@@ -72,7 +72,8 @@ class Units:
     @property
     def third(self) -> float:
         """Bound on third derivatives away from kinks; infinite where none is known."""
-        return float(np.abs(self.omega) @ (self.kappa + 2 * self.slope + self.centre))
+        each = self.kappa + 2 * self.slope + self.centre
+        return float(np.abs(self.omega) @ np.where(self.omega == 0, 0, each))
 
     @cached_property
     def _ranges(self):
