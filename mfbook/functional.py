@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -59,24 +59,67 @@ class Local(Protocol):
 
 @runtime_checkable
 class Minimisable(Protocol):
-    """A local that knows the least value of its first variation: certificates ask for it."""
+    """A local that knows the least value of its first variation: certificates ask for it.
 
-    def minimise(self, rng: Seed, ridge: float = 0.0, space=None, **options) -> Minimum:
+    Examples
+    --------
+    >>> from mfbook import Measure, SphereEnergy
+    >>> local = SphereEnergy(1.0).at(Measure([[1.0, 0.0]]))
+    >>> isinstance(local, Minimisable), local.minimise(0).converged
+    (True, True)
+    """
+
+    def minimise(
+        self, rng: Seed, ridge: float = 0.0, space: Space | None = None, **options: Any
+    ) -> Minimum:
         """Minimum of the first variation plus ``ridge/2`` times the squared norm over the space.
 
-        With a rigorous lower bound; ``NotImplemented`` where none is known.
+        Parameters
+        ----------
+        rng : numpy.random.Generator or int
+            Draws where a search starts.
+        ridge : float
+            Strength of what is added.
+        space : space, optional
+            Where the minimum is sought, if not in the space of the functional.
+        **options
+            Of the search.
+
+        Returns
+        -------
+        Minimum
+            With a rigorous lower bound; ``NotImplemented`` where none is known.
         """
 
 
 @runtime_checkable
 class Linearisable(Protocol):
-    """A local that stiff integrators can use."""
+    """A local that stiff integrators can use.
 
-    def linearised(self, scale: float):
+    Examples
+    --------
+    >>> from mfbook import Measure, SphereEnergy
+    >>> local = SphereEnergy(1.0).at(Measure([[1.0, 0.0], [0.0, 1.0]]))
+    >>> isinstance(local, Linearisable)
+    True
+    >>> local.linearised(-1.0).solve(0.1, np.zeros((2, 2)))
+    array([[0., 0.],
+           [0., 0.]])
+    """
+
+    def linearised(self, scale: float) -> Any:
         """Object whose ``solve(c, b)`` solves :math:`(I-cJ)k=b`.
 
-        J is ``scale`` times the Jacobian of the (tangential) gradients at all atoms in all atoms,
-        and b is tangent, shape (n, D); ``NotImplemented`` where there is none.
+        Parameters
+        ----------
+        scale : float
+            J is ``scale`` times the Jacobian of the (tangential) gradients at all atoms in all
+            atoms, and b is tangent, shape (n, D).
+
+        Returns
+        -------
+        object
+            The system; ``NotImplemented`` where there is none.
         """
 
 
@@ -85,6 +128,13 @@ class Centred(Protocol):
     """A local whose first variation is ``ridge/2`` times the squared norm, whatever the measure.
 
     Searches of a risk with such a term treat it in closed form.
+
+    Examples
+    --------
+    >>> from mfbook import Measure, Ridge
+    >>> local = Ridge(0.5).at(Measure([[1.0, 0.0]]))
+    >>> isinstance(local, Centred), local.ridge
+    (True, 0.5)
     """
 
     @property

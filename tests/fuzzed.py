@@ -1035,6 +1035,9 @@ EXCLUDED = {
     "flow.LearningRate": "a record of functions, made by functions that are called",
     "functional.Functional": "abstract: its methods are called on every functional",
     "functional.Local": "a protocol",
+    "functional.Minimisable": "a protocol",
+    "functional.Linearisable": "a protocol",
+    "functional.Centred": "a protocol",
     "space.Space": "a protocol",
     "network.TwoLayerLocal": "made by TwoLayerRisk.at, under which its methods are called",
     "activations.Activation": "a record of functions, made by functions that are called",
@@ -1068,7 +1071,10 @@ def _item(name):
 
 
 #: Classes whose methods are called under another name.
-ABSTRACT = (functional.Functional, functional.Local, network.TwoLayerLocal, space.Space)
+ABSTRACT = (
+    functional.Functional, functional.Local, functional.Minimisable, functional.Linearisable,
+    functional.Centred, network.TwoLayerLocal, space.Space,
+)  # fmt: skip
 
 
 @cache

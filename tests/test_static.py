@@ -272,6 +272,7 @@ PAGES = {
     ("book/errata.md", "2.9"): None,  # an equation of the second paper
     ("book/errata.md", "500"): sphere_sweep.PARTICLES[3],
     ("book/glossary.md", "1.44"): 1 / math.log(2),
+    ("book/trust.md", "52"): -np.log2(np.finfo(float).eps),
     ("README.md", "4096"): 2**12,  # the figure of Chapter 4 spans this many heads
     ("CHANGELOG.md", "320"): 320,  # pixels, in tests/test_access.py
     ("CHANGELOG.md", "3.714"): None,  # of an older version
