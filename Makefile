@@ -65,7 +65,7 @@ _build/mfbook.pdf: _build/.book .venv/.pdf tools/pdf.py tools/pdf.js tools/pdf.c
 pdf: _build/mfbook.pdf  ## Print the whole book to _build/mfbook.pdf (needs Chromium)
 	@echo "The book on paper: $(CURDIR)/_build/mfbook.pdf"
 
-# ONLY=book/06-long-time.ipynb or ONLY=tests/test_flow.py: these alone, all of them, from the sources.
+# ONLY=book/06-long-time.ipynb or ONLY=tests/unit/flow: these alone, all of them, from the sources.
 ONLY ?=
 # SKIP=browser where there is none.
 SKIP ?=
@@ -74,7 +74,7 @@ SPREAD := --numprocesses $(WORKERS) --maxprocesses 8
 
 DAILY := $(PYTEST) $(SPREAD) --turns -m 'not weekly$(if $(SKIP), and not $(SKIP))'
 # What looks at the rendered book; it is built while the other tests run.
-SITE := $(addprefix tests/test_,access.py links.py pdf.py reading.py site.py)
+SITE := $(addprefix tests/book/test_,access.py links.py pdf.py reading.py site.py)
 
 test: .venv/.test  ## Run the tests and build the book: six minutes on two cores (ONLY=book/06-long-time.ipynb)
 ifdef ONLY
@@ -93,8 +93,8 @@ endif
 weekly: .venv/.test book  #: Every test, also those that take minutes, and all wrong programs
 	@$(PYTEST) $(SPREAD) tests mfbook tools $(CHAPTERS)
 
-wrong: .venv/.test  #: Every wrong program that a check has to refuse; notes in tests/seen.json that they were
-	@$(PYTEST) $(SPREAD) -m wrong_program $(wildcard tests/test_chapter_*.py)
+wrong: .venv/.test  #: Every wrong program that a check has to refuse; notes in tests/book/seen.json that they were
+	@$(PYTEST) $(SPREAD) -m wrong_program $(wildcard tests/book/test_chapter_*.py)
 	@$(PY) tools/turns.py --write
 
 rounding: .venv/.test  #: Do the chapters show the same digits under random rounding? (CHAPTER=..., resumable)
@@ -104,7 +104,7 @@ elsewhere: .venv/.test  #: The same on all machines that this one can stand for 
 	@$(PY) tools/elsewhere.py $(if $(CHAPTER),book/$(CHAPTER).ipynb)
 
 coverage: .venv/.test  #: Which lines and branches of mfbook run in tests and notebooks (at least 98 %)
-	@$(PY) -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --nbval --nbval-current-env -m 'not browser' --ignore-glob 'tests/test_chapter_*' --ignore tests/test_mutants.py --cov mfbook --cov-config pyproject.toml --cov-report term --cov-report html tests mfbook $(CHAPTERS)
+	@$(PY) -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --nbval --nbval-current-env -m 'not browser' --ignore-glob 'tests/book/test_chapter_*' --ignore tests/oracles/test_mutants.py --cov mfbook --cov-config pyproject.toml --cov-report term --cov-report html tests mfbook $(CHAPTERS)
 
 mutants: .venv/.test  #: Change the package in one place at a time: do unit tests notice? (a sample; resumable)
 	@$(PY) tools/mutants.py --sample 0.1

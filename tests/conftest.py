@@ -4,7 +4,7 @@ from hypothesis import settings
 from rendered import browser, context, site, visit  # noqa: F401
 
 # Read by mypy, not run.
-collect_ignore = ["typed_use.py"]
+collect_ignore = ["properties/typed_use.py"]
 
 settings.register_profile("mfbook", deadline=None, derandomize=True, database=None, max_examples=20)
 settings.load_profile("mfbook")

@@ -43,7 +43,8 @@ CHAPTERS = ("mfbook/**/*.py", "tools/*.py", "book/*.ipynb")
 #: Units and doctests, without those of other tools and of the repository.
 TESTS = ["-m", "not slow and not browser", "tests", "mfbook"]
 TESTS += [f"--ignore=tests/{name}.py" for name in (
-    "test_mutants", "test_packaging", "test_static", "test_upkeep", "typed_use",
+    "oracles/test_mutants", "book/test_packaging", "book/test_static", "book/test_upkeep",
+    "properties/typed_use",
 )]  # fmt: skip
 
 

@@ -37,7 +37,7 @@ import pytest
 from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "oracles")]
 
 from wrong_mathematics import WRONG, Wrong  # noqa: E402
 
@@ -114,7 +114,7 @@ class Runner:
 
     def _executed_lines(self):
         """Which tests execute which lines, and how long each takes; kept between runs."""
-        stamp = [path.read_text() for path in sorted(ROOT.glob("tests/test_*.py"))]
+        stamp = [path.read_text() for path in sorted(ROOT.glob("tests/**/test_*.py"))]
         stamp += [*self.names, *(text for _, text in sorted(self.sources.items()))]
         file = FOLDER / "lines.pickle"
         if file.exists():
@@ -359,7 +359,7 @@ class Results:
 
     def __init__(self, file, again=False):
         self.file, self.rows = file, {}
-        texts = [path.read_bytes() for path in sorted(ROOT.glob("tests/test_*.py"))]
+        texts = [path.read_bytes() for path in sorted(ROOT.glob("tests/**/test_*.py"))]
         self.tests = hashlib.sha256(b"".join(texts)).hexdigest()[:16]
         lines = file.read_text().splitlines() if file.exists() else ()
         for row in map(json.loads, lines):
@@ -417,7 +417,7 @@ def score(all_mutants, results) -> str:
 
 @dataclass(frozen=True)
 class ByHand:
-    """A mistake of ``tests/wrong_mathematics.py`` at its place in the source."""
+    """A mistake of ``tests/oracles/wrong_mathematics.py`` at its place in the source."""
 
     wrong: Wrong
     lines: tuple[int, int]

@@ -1,6 +1,6 @@
 """Numbers of the whole package, each with a name, to compare between environments.
 
-    python tools/reproduce.py                  compare with tests/reference_numbers.json
+    python tools/reproduce.py                  compare with tests/oracles/reference_numbers.json
     python tools/reproduce.py --output FILE    write this environment's numbers instead
     python tools/reproduce.py --write          make them the reference
 
@@ -52,7 +52,7 @@ from mfbook.models.network import TwoLayerRisk as Network  # noqa: E402
 from mfbook.optimise import certificate  # noqa: E402
 from mfbook.space import Sphere  # noqa: E402
 
-REFERENCE = ROOT / "tests" / "reference_numbers.json"
+REFERENCE = ROOT / "tests" / "oracles" / "reference_numbers.json"
 COMMAND = "python tools/reproduce.py --write"
 PACKAGES = ("numpy", "scipy", "pot", "matplotlib", "joblib", "tqdm")
 #: What two environments may differ by.

@@ -3,7 +3,7 @@
 ``[project.urls] Repository`` in pyproject.toml is the one source: the book's launch buttons read
 it when the book is built. README.md, CITATION.cff, the first page and the chapters' cells for
 Colab cannot read it, so they hold copies, which this script rewrites and
-``tests/test_repository.py`` compares.
+``tests/book/test_repository.py`` compares.
 """
 
 import re

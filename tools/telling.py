@@ -38,9 +38,11 @@ def title(chapter: str) -> str:
 def part(nodeid: str) -> str:
     """The part of the work that a test belongs to.
 
-    >>> part("book/06-long-time.ipynb::Cell 3"), part("tests/test_fuzz.py::test_some_changes[f]")
-    ('Chapter 6, outputs', 'wrong arguments')
-    >>> part("tests/test_chapter_06.py::TestLongTime::test_wrong_program_fails[x]")
+    >>> part("book/06-long-time.ipynb::Cell 3")
+    'Chapter 6, outputs'
+    >>> part("tests/properties/test_fuzz.py::test_some_changes[f]")
+    'wrong arguments'
+    >>> part("tests/book/test_chapter_06.py::TestLongTime::test_wrong_program_fails[x]")
     'Chapter 6, wrong programs'
     """
     file = nodeid.split("::")[0]

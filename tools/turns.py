@@ -1,16 +1,16 @@
 """What runs by turns: wrong programs whose cells have not changed, and pages in the browser.
 
-That a check fails for a wrong program (``tests/test_chapter_*.py``) depends on the cells of its
-chapter, on the test, and on the modules of the package that they import. ``tests/seen.json`` holds
-a hash of all this for each chapter, from the last time that all its wrong programs were seen to
-fail. Where the hash is another one, they all run; where it is the same, they run when it is the
-turn of the chapter, one chapter a day, and every week in the weekly tests. ``make wrong`` runs all
-of them and writes the file.
+That a check fails for a wrong program (``tests/book/test_chapter_*.py``) depends on the cells of
+its chapter, on the test, and on the modules of the package that they import. ``seen.json`` beside
+them holds a hash of all this for each chapter, from the last time that all its wrong programs were
+seen to fail. Where the hash is another one, they all run; where it is the same, they run when it is
+the turn of the chapter, one chapter a day, and every week in the weekly tests. ``make wrong`` runs
+all of them and writes the file.
 
 Other tests that run by turns have the marker ``by_turn``: each of them on one day of the week.
 
     python tools/turns.py            which chapters are due today, and why
-    python tools/turns.py --write    write tests/seen.json (make wrong does, when all have failed)
+    python tools/turns.py --write    write seen.json (make wrong does, when all have failed)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import mfbook  # noqa: E402
 from tools.chapters import BOOK, ROOT, chapters, read, text  # noqa: E402
 
-SEEN = ROOT / "tests" / "seen.json"
+SEEN = ROOT / "tests" / "book" / "seen.json"
 #: A number of a day, or ``all``; set once, so that a run that lasts past midnight stays one run.
 VARIABLE = "MFBOOK_TURN"
 #: Of the tests that are marked ``by_turn``.
@@ -51,7 +51,7 @@ def wrong_programs_of(chapter: str) -> Path:
     """
     first, *_, last = chapter.split("-")
     name = f"a_{last}" if chapter.startswith("a-sphere") else first
-    return ROOT / "tests" / f"test_chapter_{name}.py"
+    return ROOT / "tests" / "book" / f"test_chapter_{name}.py"
 
 
 def has_turn(name: str) -> bool:
@@ -125,7 +125,7 @@ def _uses(tests: Path, chapter: Path) -> list[Path]:
         if file not in found and "plots" not in file.parts:
             found.add(file)
             waiting |= _imported(file)
-    return sorted([tests, ROOT / "tests" / "chapter_runner.py", *found])
+    return sorted([tests, ROOT / "tests" / "book" / "chapter_runner.py", *found])
 
 
 def fingerprint(chapter: str) -> str:

@@ -1,7 +1,7 @@
 """The wrong programs that the checks of the book have been seen to catch, for its readers.
 
 A test of a chapter makes a mistake in the program of a page and sees a check fail, in a row that it
-names (``tests/chapter_runner.py``). This script copies what these tests say to
+names (``tests/book/chapter_runner.py``). This script copies what these tests say to
 ``book/wrong_programs.json``, from which the pages name the wrong programs under each check:
 
     python tools/wrong_programs.py
@@ -29,7 +29,7 @@ def stored(book: Path = BOOK) -> Caught:
     return json.loads((book / STORED).read_text(encoding="utf-8"))
 
 
-def collect(tests: Path = ROOT / "tests") -> Caught:
+def collect(tests: Path = ROOT / "tests" / "book") -> Caught:
     """What the tests of the chapters say, in the order of the cells."""
     if str(tests) not in sys.path:
         sys.path.insert(0, str(tests))

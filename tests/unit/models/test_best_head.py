@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_certificate import hard
+from examples import hard
 
 from mfbook.measure import Measure
 from mfbook.models.attention import HeadShape

@@ -10,6 +10,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import grad, jacobian
+from examples import small_risk
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import Program, heads, make
@@ -363,16 +364,6 @@ def test_hessian_bound_is_the_eigenvalue_of_the_form():
 
 
 # ---------------------------------------------------------------- growth and drift
-
-
-TWO_BY_TWO = HeadShape(3, 2, 2)
-
-
-def small_risk(seed, S=4, T=5, d=3, V=4, shape=TWO_BY_TWO):
-    rng = np.random.default_rng(seed)
-    X, W_U = rng.normal(size=(S, T, d)), rng.normal(size=(d, V))
-    Y = np.eye(V)[rng.integers(V, size=(S, T))]
-    return AttentionRisk(X, Y, W_U, shape), rng
 
 
 def norm_sums(shape, heads):

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from examples import small_risk
 from scipy import stats
 from scipy.integrate import quad
-from test_bounds import small_risk
 
 from mfbook import bounds
 from mfbook.bounds import approximation

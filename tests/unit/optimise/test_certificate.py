@@ -4,34 +4,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from examples import hard, problem
 
 from mfbook.functional import Functional, Minimum
 from mfbook.measure import Measure, mixture
-from mfbook.models.attention import AttentionRisk, HeadShape, features, softmax
+from mfbook.models.attention import AttentionRisk
 from mfbook.models.attention.best_head import correlation_bound
 from mfbook.models.confinement import Anchor, Ridge
 from mfbook.optimise import Gap, boost, certificate, frank_wolfe_gap, optimal_weights
 from mfbook.space import Sphere
-
-
-def problem(seed, d=3, k=2, v=2, T=5, V=6, S=12, radius=1.5, heads=3):
-    """A teacher task in the balls: the risk and the teacher, which is optimal."""
-    rng = np.random.default_rng(seed)
-    shape = HeadShape(d, k, v)
-    X = rng.normal(size=(S, T, d))
-    W_U = rng.normal(size=(d, V))
-    space = shape.ball(radius)
-    teacher = Measure(space.sample(rng, heads), rng.dirichlet(np.ones(heads)))
-    Y = softmax(teacher.integrate(features(teacher.atoms, X, W_U, shape)))
-    return AttentionRisk(X, Y, W_U, shape, space), teacher
-
-
-def hard(seed, **sizes):
-    """The same tokens with random one-hot labels: the residual does not vanish."""
-    R, _ = problem(seed, **sizes)
-    S, T, V = R.Y.shape
-    Y = np.eye(V)[np.random.default_rng(seed).integers(V, size=(S, T))]
-    return AttentionRisk(R.X, Y, R.W_U, R.shape, R.space)
 
 
 def test_bracket_contains_the_excess_risk_of_many_measures():

@@ -87,7 +87,7 @@ def test_what_has_not_changed_is_due_one_chapter_a_day(all_seen, monkeypatch):
 
 
 def test_other_turns_come_once_a_week(monkeypatch):
-    names = [f"tests/test_access.py::test_page[{i}.html]" for i in range(70)]
+    names = [f"tests/book/test_access.py::test_page[{i}.html]" for i in range(70)]
     counts = dict.fromkeys(names, 0)
     for day in range(100, 100 + turns.SHARES):
         monkeypatch.setenv(turns.VARIABLE, str(day))
@@ -112,7 +112,8 @@ def test_what_has_changed_is_due(all_seen, monkeypatch):
 def test_wrong_programs_depend_on_their_cells_tests_and_modules():
     used = {str(path.relative_to(ROOT)) for path in turns.uses("06-long-time")}
     assert {
-        "tests/test_chapter_06.py", "tests/chapter_runner.py", "mfbook/models/attention/kernel.py",
+        "tests/book/test_chapter_06.py", "tests/book/chapter_runner.py",
+        "mfbook/models/attention/kernel.py",
         "mfbook/flow/engine.py", "mfbook/flow/rosenbrock.py", "mfbook/book/report/checks.py",
     } <= used  # fmt: skip
     assert not any(path.startswith(("mfbook/book/plots", "mfbook/equilibria")) for path in used)

@@ -1,6 +1,6 @@
 """Mistakes in the mathematics that a person makes and a tool does not.
 
-Each is one change of one line of the package. ``tests/test_mutants.py`` makes them one after the
+Each is one change of one line of the package. ``test_mutants.py`` makes them one after the
 other and sees the unit tests fail.
 """
 

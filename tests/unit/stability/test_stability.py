@@ -4,6 +4,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from autograd import hessian, jacobian
+from examples import Energy, EnergyLocal, small, symmetric
 from reference import heads, make, measure, relative
 from scipy.integrate import solve_ivp
 from scipy.special import rel_entr
@@ -17,7 +18,7 @@ from mfbook.measure import Measure, mixture
 from mfbook.models.attention import AttentionRisk, HeadShape, softmax_jacobian
 from mfbook.models.confinement import Anchor, Ridge
 from mfbook.optimise import frank_wolfe_gap
-from mfbook.space import Ball, Euclidean, Sphere
+from mfbook.space import Ball, Sphere
 from mfbook.stability import (
     atomic_stability,
     best_alternative,
@@ -32,41 +33,6 @@ from mfbook.stability import (
     stationarity,
     strong_monotonicity,
 )
-
-
-class Energy(Functional):
-    r"""Quadratic energy, half of :math:`\int x\cdot Bx\,d\mu+\iint x\cdot Ay\,d\mu d\mu`."""
-
-    def __init__(self, A, B, space=None):
-        self.A, self.B = np.asarray(A), np.asarray(B)
-        self.space = Euclidean() if space is None else space
-
-    def at(self, mu):
-        return EnergyLocal(self, mu)
-
-
-class EnergyLocal:
-    def __init__(self, F, mu):
-        self.F, self.mean = F, mu.weights @ mu.atoms
-        own = ((mu.atoms @ F.B) * mu.atoms).sum(axis=1)
-        self.value = (mu.weights @ own + self.mean @ F.A @ self.mean) / 2
-
-    def first_variation(self, x):
-        return ((x @ self.F.B) * x).sum(axis=1) / 2 + x @ self.F.A @ self.mean
-
-    def gradient(self, x):
-        return x @ self.F.B + self.F.A @ self.mean
-
-
-def symmetric(rng, n):
-    A = rng.normal(size=(n, n))
-    return A + A.T
-
-
-def small(seed, d=3, k=1, v=1):
-    """A task with clear curvature, its program, and a head of size one."""
-    R, program = make(seed, d=d, k=k, v=v, soft=False)
-    return R, program, heads(seed, 1, R.shape)[0]
 
 
 def anchored(R, theta, lam):

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
+from examples import Energy, hard, small, symmetric
 from spies import watch
-from test_certificate import hard
-from test_stability import Energy, small, symmetric
 
 from mfbook.functional import Functional
 from mfbook.measure import Measure

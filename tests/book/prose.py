@@ -180,7 +180,7 @@ class Sentence:
     def tied(self) -> bool:
         """Whether an output, a parameter or the data of the figure account for it.
 
-        In a text cell a result must be listed in the metadata (and tests/test_book.py looks for
+        In a text cell a result must be listed in the metadata (and test_book.py looks for
         what is listed in the outputs). A caption belongs to one figure and needs no list.
         """
         if self.listed or _among(self.number.value, parameters(self.path)):

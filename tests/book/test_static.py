@@ -23,7 +23,7 @@ from mfbook.equilibria import settle
 from tools.chapters import BOOK, ROOT, chapters, read, text
 
 #: Pages of timings, which are results of one machine: `make bench` writes one of them, and the
-#: programs of the other are run by tests/test_cluster.py.
+#: programs of the other are run by tests/unit/book/test_cluster.py.
 TIMINGS = ("performance.md", "cluster.md")
 #: Pages without code.
 PROSE_PAGES = sorted(
@@ -114,7 +114,7 @@ def is_shown(name, obj) -> bool:
 
 #: Tools of the drawing functions, which no chapter calls.
 NOT_IN_CHAPTERS = {
-    "mfbook.book.plots.data.record": "says what an artist shows; tests/test_figure_data.py",
+    "mfbook.book.plots.data.record": "says what an artist shows; test_figure_data.py",
     "mfbook.book.plots.style.drawing": "a decorator; every figure of the book",
     "mfbook.book.plots.style.new_figure": "makes the axes of every figure of the book",
 }
@@ -203,7 +203,7 @@ def run(*command) -> None:
 @pytest.mark.weekly
 @pytest.mark.slow
 def test_types():
-    """Hints agree with the code, and with calls as users write them (tests/typed_use.py)."""
+    """Hints agree with the code, and with calls as users write them (typed_use.py)."""
     run("mypy", "--cache-dir", ".mypy_cache")
 
 
@@ -274,7 +274,7 @@ PAGES = {
     ("book/glossary.md", "1.44"): 1 / math.log(2),
     ("book/trust.md", "52"): -np.log2(np.finfo(float).eps),
     ("README.md", "4096"): 2**12,  # the figure of Chapter 4 spans this many heads
-    ("CHANGELOG.md", "320"): 320,  # pixels, in tests/test_access.py
+    ("CHANGELOG.md", "320"): 320,  # pixels, in tests/book/test_access.py
     ("CHANGELOG.md", "3.714"): None,  # of an older version
     ("CHANGELOG.md", "3.704"): propagation_rate(64, 0.3, 0.1, D=24, t_end=2.1),
 }
