@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from mfbook import _validate as validate
+from mfbook._blocks import blocks
 from mfbook.bounds.loss import loss_lipschitz, loss_smoothness
 from mfbook.measure import Measure
 from mfbook.models.attention import AttentionRisk, features, softmax
@@ -212,12 +213,8 @@ def _over_heads(risk, mu, quantity) -> float:
     S, T, V = f.shape
     total = 0.0
     # attention takes T numbers for each token and head, features V
-    sequences = max(1, BLOCK // (T * (T + V)))
-    for i in range(0, S, sequences):
-        s = slice(i, i + sequences)
-        heads = max(1, BLOCK // (len(f[s]) * T * (T + V)))
-        for j in range(0, mu.size, heads):
-            h = slice(j, j + heads)
+    for s in blocks(S, BLOCK // (T * (T + V))):
+        for h in blocks(mu.size, BLOCK // (len(f[s]) * T * (T + V))):
             z = features(mu.atoms[h], risk.X[s], risk.W_U, risk.shape) - f[s]
             total += mu.weights[h] @ quantity(z, p[s]).sum(axis=(1, 2))
     return float(total) / (S * T)

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
 
 from mfbook import _validate as validate
 from mfbook._types import Seed
 from mfbook.models.attention import HeadShape
+from mfbook.optimise.descent import descend
+from mfbook.space import Euclidean
 
 #: Twelve entries are multiplied and the product is squared: up to this size that is finite.
 LARGEST = 1e10
@@ -348,33 +349,30 @@ def largest_derivative(
 
     def objective(z):
         # one complex step for each variable, all in one batch
-        theta, h, X, e, log_counts = unpack(z + 1e-30j * np.eye(len(z)))
+        theta, h, X, e, log_counts = unpack(z + 1e-30j * np.eye(z.size))
         D_phi = _derivatives(theta, h, X, W_U, shape, log_counts[..., None, :])[order]
         value = (D_phi * e).sum(axis=-1)
-        return -value[0].real, -value.imag / 1e-30
+        return -value[0].real, -value.imag[None] / 1e-30
 
     def start():
         # matrices and tokens on the boundary of their balls, every token equally often
         *matrices, x, h, e = np.split(rng.normal(size=ends[-1]), ends[:-1])
         on_boundary = [np.pi / 2 * W / _norm(W) for W in (*matrices, x.reshape(T, d))]
-        return np.concatenate([*(W.ravel() for W in on_boundary), h, e, np.zeros(T)])
+        return np.concatenate([*(W.ravel() for W in on_boundary), h, e, np.zeros(T)])[None]
 
     options = {"maxiter": 1000, "maxfun": 1000, "maxcor": 20, "ftol": 1e-14, "gtol": 1e-8}
-    found = [
-        minimize(objective, start(), jac=True, method="L-BFGS-B", options=options)
-        for _ in range(starts)
-    ]
-    best = min(found, key=lambda result: result.fun)
-    theta, h, X, _, log_counts = unpack(best.x)
+    found = descend(objective, Euclidean(), [start() for _ in range(starts)], **options)
+    best = min(found, key=lambda end: end.value)
+    theta, h, X, _, log_counts = unpack(best.point[0])
     counts = np.exp(log_counts - log_counts.max())
     return Extreme(
-        value=float(-best.fun),
+        value=-best.value,
         theta=theta,
         direction=h,
         X=X,
         counts=counts / counts.sum(),
-        agreeing=int(sum(result.fun <= best.fun * (1 - 1e-6) for result in found)),
-        converged=bool(best.success),
+        agreeing=int(sum(end.value <= best.value * (1 - 1e-6) for end in found)),
+        converged=best.converged,
     )
 
 

@@ -24,6 +24,7 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+from scipy.linalg import helmert
 
 from mfbook import _validate as validate
 from mfbook.measure import Measure
@@ -398,10 +399,7 @@ def _basis(w):
     n = len(w)
     Q = np.zeros((2 * n, 2 * n - 1))
     Q[:n, :n] = np.diag(1 / np.sqrt(w))
-    if n > 1:
-        # Householder's reflection of the vector of ones, without its first column
-        Q[n:, n:] = np.eye(n)[:, 1:] - 1 / (n - np.sqrt(n))
-        Q[n, n:] = 1 / np.sqrt(n)
+    Q[n:, n:] = helmert(n).T
     return Q
 
 

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
+from mfbook._blocks import blocks
 from mfbook.landscape.arrangement import (
     ON_PLANE,
     SignRegions,
@@ -287,8 +288,7 @@ def _region_maxima(regions, omega, c, which, side, signs, points, values):
     order = np.argsort(-values, kind="stable")
     weight = np.abs(signs[order]).sum(axis=1, dtype=int)
     ranked = signs[order].astype(np.float32).T
-    for start in range(0, len(regions), BLOCK):
-        block = slice(start, start + BLOCK)
+    for block in blocks(len(regions), BLOCK):
         closure = on_lines[block].astype(np.float32) @ ranked == weight
         own = closure & (weight == len(c))
         inside[block] = own.any(axis=1)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
+from mfbook._blocks import blocks
 from mfbook._types import Seed
 from mfbook.functional import Functional
 from mfbook.measure import Measure, check_measure
@@ -192,9 +193,7 @@ class TwoLayerRisk(Functional):
 
     def _blocks(self, theta) -> Iterator[tuple[slice, np.ndarray]]:
         """Blocks of neurons with their scores on all inputs."""
-        size = max(BLOCK // len(self.X), 1)
-        for start in range(0, len(theta), size):
-            block = slice(start, start + size)
+        for block in blocks(len(theta), BLOCK // len(self.X)):
             yield block, _scores(theta[block], self.X)
 
 

@@ -24,6 +24,10 @@ from mfbook._types import Seed
 from mfbook.flow.engine import check_start
 from mfbook.functional import Functional, Minimum
 from mfbook.measure import Measure
+from mfbook.optimise.descent import descend
+
+#: A descent ends where rounding ends it.
+PRECISE = {"ftol": 1e-15, "gtol": 1e-10}
 
 __all__ = ["Boosting", "Gap", "boost", "frank_wolfe_gap", "optimal_weights"]
 
@@ -127,37 +131,29 @@ def _search(local, mu, space, rng, *, starts: int = 16, maxiter: int = 500) -> M
     noise = rng.normal(size=x.shape) * np.sqrt((x**2).mean() + 1e-3)
     x = space.retract(x, space.tangent(x, noise))
 
-    def objective(q):
-        x, back = space.chart(q[None])
-        return float(local.first_variation(x)[0]), back(local.gradient(x))[0]
+    def objective(x):
+        return local.first_variation(x)[0], local.gradient(x)
 
-    runs = [_descend(objective, q, maxiter) for q in space.unchart(x)]
-    best = min(runs, key=lambda run: run.fun)
+    runs = descend(objective, space, x[:, None], maxiter=maxiter, **PRECISE)
+    best = min(runs, key=lambda run: run.value)
     return Minimum(
-        space.chart(best.x[None])[0][0],
-        float(best.fun),
+        best.point[0],
+        best.value,
         -np.inf,
-        all(run.success for run in runs),
-        sum(run.nfev for run in runs),
+        all(run.converged for run in runs),
+        sum(run.evaluations for run in runs),
     )
-
-
-def _descend(objective, q, maxiter):
-    options = {"maxiter": maxiter, "ftol": 1e-15, "gtol": 1e-10}
-    return minimize(objective, q, jac=True, method="L-BFGS-B", options=options)
 
 
 def _polish(F, mu: Measure, maxiter: int) -> Measure:
     """Move all atoms downhill at fixed weights, inside the space."""
-    shape = mu.atoms.shape
 
-    def objective(q):
-        x, back = F.space.chart(q.reshape(shape))
+    def objective(x):
         local = F.at(Measure(x, mu.weights))
-        return float(local.value), back(mu.weights[:, None] * local.gradient(x)).ravel()
+        return local.value, mu.weights[:, None] * local.gradient(x)
 
-    run = _descend(objective, F.space.unchart(mu.atoms).ravel(), maxiter)
-    moved = Measure(F.space.chart(run.x.reshape(shape))[0], mu.weights)
+    (run,) = descend(objective, F.space, [mu.atoms], maxiter=maxiter, **PRECISE)
+    moved = Measure(run.point, mu.weights)
     return moved if F(moved) < F(mu) else mu
 
 

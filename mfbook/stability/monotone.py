@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
 
 from mfbook import _validate as validate
 from mfbook._types import Seed
 from mfbook.functional import Functional
 from mfbook.measure import Measure
+from mfbook.optimise.descent import descend
 from mfbook.space import Ball
 from mfbook.stability.atomic import TINY, _check, atomic_stability, functional
 
@@ -174,17 +174,15 @@ def strong_monotonicity(
         else:
             ball, root = Ball(radius, (mu.dim,) * len(w)), np.ones((len(w), 1))
 
-        def objective(q, ball=ball, root=root, w=w):
-            y, back = ball.chart(q[None])
+        def objective(y, root=root, w=w):
             value, slope = quotient(y.reshape(still.shape) / root, w)
-            return value, back((slope / root).reshape(1, -1))[0]
+            return value, (slope / root).reshape(1, -1)
 
-        q = ball.unchart((root * delta).reshape(1, -1))[0]
-        run = minimize(objective, q, jac=True, method="L-BFGS-B", options=limits)
-        delta = ball.chart(run.x[None])[0].reshape(still.shape) / root
+        (run,) = descend(objective, ball, [(root * delta).reshape(1, -1)], **limits)
+        delta = run.point.reshape(still.shape) / root
         # closer to the measure a quotient is mostly rounding
-        if run.fun < least and extent(delta, w) >= radius * NEAREST:
-            least, worst, converged = float(run.fun), [delta, w], run.status == 0
+        if run.value < least and extent(delta, w) >= radius * NEAREST:
+            least, worst, converged = run.value, [delta, w], run.converged
     return Monotonicity(
         least, np.array([s[0] for s in starts]), np.array([s[1] for s in starts]),
         Measure(still + worst[0], worst[1]), parent, converged,
@@ -214,24 +212,19 @@ def _lone(F, mu, rng, radius, near, parts, descents, maxiter):
     reach = radius if near == "Winf" else radius / np.sqrt(LITTLE)
     ball = Ball(reach, (mu.dim,))
 
-    def objective(q):
-        y, back = ball.chart(q[None])
+    def objective(y):
         d = y[0]
         force = local.gradient((mu.atoms[j] + d)[None])[0] - rest[j]
         second = local.gradient((mu.atoms[j] + d * (1 + 1j * TINY))[None])[0].imag / TINY
         value = force @ d / (d @ d)
-        return value, back(((force + second - 2 * value * d) / (d @ d))[None])[0]
+        return value, ((force + second - 2 * value * d) / (d @ d))[None]
 
     directions = rng.normal(size=(2 * descents, mu.dim))
     directions *= 0.5 * reach / np.linalg.norm(directions, axis=1, keepdims=True)
-    limits = {**DESCENT, "maxiter": maxiter}
-    runs = [
-        minimize(objective, q, jac=True, method="L-BFGS-B", options=limits)
-        for q in ball.unchart(directions)
-    ]
-    best = min(runs, key=lambda run: run.fun)
+    runs = descend(objective, ball, directions[:, None], **{**DESCENT, "maxiter": maxiter})
+    best = min(runs, key=lambda run: run.value)
     delta = np.zeros((mu.size * parts, mu.dim))
-    delta[j * parts] = ball.chart(best.x[None])[0][0]
+    delta[j * parts] = best.point[0]
     group = slice(j * parts, (j + 1) * parts)
     w[group] = mu.weights[j] * (1 - LITTLE) / (parts - 1)
     w[j * parts] = mu.weights[j] * LITTLE

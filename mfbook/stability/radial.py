@@ -15,12 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
 
 from mfbook import _validate as validate
 from mfbook._types import Seed
 from mfbook.functional import Functional
 from mfbook.measure import Measure, check_measure
+from mfbook.optimise.descent import descend
+from mfbook.space import Sphere
 from mfbook.stability.atomic import TINY, functional
 
 __all__ = ["RadialDrift", "radial_drift"]
@@ -105,16 +106,10 @@ def radial_drift(
     for r in radii:
 
         def quotient(u, r=r):
-            """Values at directions u (n, D), and their gradients in u."""
+            """Value at a direction u (1, D), and its gradient in u."""
             G = local.gradient(r * u)
             second = local.gradient(r * u * (1 + 1j * TINY)).imag / TINY  # Hessian times point
-            return (G * u).sum(axis=1) / r, G / r + second / r
-
-        def objective(q, quotient=quotient):
-            size = np.sqrt(q @ q)
-            u = (q / size)[None]
-            value, slope = quotient(u)
-            return float(value[0]), (slope - (slope * u).sum() * u)[0] / size
+            return (G * u).sum() / r, G / r + second / r
 
         u = rng.normal(size=(samples, mu.dim))
         u /= np.linalg.norm(u, axis=1, keepdims=True)
@@ -122,11 +117,10 @@ def radial_drift(
         order = np.argsort(values)
         best, value = u[order[0]], values[order[0]]
         sampled.append(value)
-        for start in u[order[:descents]]:
-            run = minimize(objective, start, jac=True, method="L-BFGS-B",
-                           options={"maxiter": maxiter})  # fmt: skip
-            if run.fun < value:
-                best, value = run.x / np.linalg.norm(run.x), run.fun
+        starts = u[order[:descents], None]
+        for run in descend(quotient, Sphere(), starts, maxiter=maxiter):
+            if run.value < value:
+                best, value = run.point[0], run.value
         points.append(r * best)
         least.append(value)
     return RadialDrift(radii, np.array(least), np.array(sampled), np.array(points))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mfbook import _validate as validate
+from mfbook._blocks import blocks
 from mfbook._types import Seed
 from mfbook.measure import Measure
 from mfbook.transport.solvers import BLOCK, check_pair, mean_length, monotone, scaled
@@ -105,9 +106,9 @@ def sliced_w2(mu: Measure, nu: Measure, rng: Seed, projections: int = 100) -> Sl
     rng = validate.generator(rng)
     projections = validate.count(projections, "projections")
     (_, x, a), (_, y, b), exponent = scaled(mu, nu)
-    values, block = [], max(BLOCK // (len(x) + len(y)), 1)
-    for start in range(0, projections, block):
-        u = rng.normal(size=(min(block, projections - start), mu.dim))
+    values = []
+    for part in blocks(projections, BLOCK // (len(x) + len(y))):
+        u = rng.normal(size=(part.stop - part.start, mu.dim))
         u /= np.linalg.norm(u, axis=1, keepdims=True)
         for left, right in zip(u @ x.T, u @ y.T, strict=True):
             i, j, mass = monotone(left, a, right, b)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
 from mfbook import _validate as validate
+from mfbook._blocks import blocks
 from mfbook._types import Seed
 from mfbook.measure import Measure
 from mfbook.transport.solvers import BLOCK, check_pair, mean_length, scaled, simplex
@@ -244,9 +245,8 @@ def discrepancy(f: Callable, mu: Measure, nu: Measure) -> float:
 
 
 def _mcshane(x, centres, potential):
-    rows = max(BLOCK // len(centres), 1)
-    blocks = [cdist(x[k : k + rows], centres) - potential for k in range(0, len(x), rows)]
-    return np.concatenate([block.min(axis=1) for block in blocks])
+    parts = blocks(len(x), BLOCK // len(centres))
+    return np.concatenate([(cdist(x[p], centres) - potential).min(axis=1) for p in parts])
 
 
 @dataclass(frozen=True, eq=False)

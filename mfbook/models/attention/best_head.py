@@ -13,10 +13,10 @@ ever *finds* something, and a bound on :math:`\sigma_1(C)` that holds for all of
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import minimize
 
 from mfbook import _validate as validate
 from mfbook.functional import Minimum
+from mfbook.optimise.descent import descend
 from mfbook.space import Ball
 
 
@@ -45,25 +45,17 @@ def best_head(
     best, converged, evaluations = np.inf, True, len(candidates)
     coordinates = Ball(radius, shape.blocks[:2])
 
-    def objective(q):
-        scores, back = coordinates.chart(q[None])
+    def objective(scores):
         value, head = _least(local, scores, ridge, radius)
         # envelope theorem: differentiate with the optimal (W_V, W_O) held fixed
-        slope = local.gradient(head)[:, :size] + ridge * scores
-        return float(value[0]), back(slope)[0]
+        return value[0], local.gradient(head)[:, :size] + ridge * scores
 
-    for start in candidates[np.argsort(values, kind="stable")[:starts]]:
-        run = minimize(
-            objective,
-            coordinates.unchart(start[None])[0],
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": maxiter, "ftol": 1e-13, "gtol": 1e-9 * radius},
-        )
-        evaluations += run.nfev
-        converged &= bool(run.success)
-        both = np.stack([coordinates.chart(run.x[None])[0][0], start])
-        least, heads = _least(local, both, ridge, radius)
+    tried = candidates[np.argsort(values, kind="stable")[:starts], None]
+    options = {"maxiter": maxiter, "ftol": 1e-13, "gtol": 1e-9 * radius}
+    for start, end in zip(tried, descend(objective, coordinates, tried, **options), strict=True):
+        evaluations += end.evaluations
+        converged &= end.converged
+        least, heads = _least(local, np.concatenate([end.point, start]), ridge, radius)
         if least.min() < best:
             best, point = float(least.min()), heads[least.argmin()]
     sigma = correlation_bound(local.risk.X, local.Z, radius, shape.k)

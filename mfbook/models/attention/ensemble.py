@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
 
 from mfbook import _validate as validate
+from mfbook._blocks import blocks
 from mfbook.flow.grid import step_numbers
 from mfbook.flow.learning_rate import LearningRate, as_profile
 from mfbook.measure import Measure
@@ -115,7 +116,7 @@ def sgd_ensemble(
     desc = f"{R} runs of {M} heads, step {epsilon:g}"
     with tqdm(total=R * steps, desc=desc, disable=not progress, unit="step") as bar:
         # runs know nothing of each other: a few of them stay in the cache for all their steps
-        for runs in _together(R, M):
+        for runs in blocks(R, BLOCK // M):
             own = None if weights is None else weights[runs]
             theta, g = empty(2, atoms.shape[2], *atoms[runs].shape[:2])
             theta[:] = atoms[runs].transpose(2, 0, 1)
@@ -133,12 +134,6 @@ def sgd_ensemble(
                     bar.update(theta.shape[1])
             seen.append(rows)
     return np.concatenate(seen, axis=1)
-
-
-def _together(R, M):
-    """Slices of runs that are advanced together."""
-    size = max(1, BLOCK // M)
-    return [slice(r, min(r + size, R)) for r in range(0, R, size)]
 
 
 def _data(F, rngs, batch, steps):
@@ -220,7 +215,7 @@ def ensemble_gradient(
     W_U = validate.array(W_U, "W_U", (shape.d, "V"), largest=validate.LARGEST)
     Y = validate.array(Y, "Y", (*X.shape[:3], W_U.shape[1]), largest=validate.LARGEST)
     G = np.empty(theta.shape)
-    for r in _together(R, M):
+    for r in blocks(R, BLOCK // M):
         kernel = _Kernel(W_U, shape, None, theta[:, r], G[:, r], *X.shape[1:3])
         kernel.gradient(X[r], Y[r])
     return G
@@ -239,7 +234,7 @@ class _Kernel:
         self.W_U = W_U
         # where the expansion from positions to pairs costs less than the loop over positions
         block = Pairs if 1 < T and (T - 1) * shape.d <= 32 else Positions
-        parts = (slice(i, min(i + BLOCK, M)) for i in range(0, M, BLOCK))
+        parts = blocks(M, BLOCK)
         w = np.full(theta.shape[1:], 1 / M) if weights is None else weights
         self.blocks: Any = [block(shape, theta[..., m], out[..., m], w[:, m], b, T) for m in parts]
 

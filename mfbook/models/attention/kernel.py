@@ -14,6 +14,8 @@ from math import prod
 
 import numpy as np
 
+from mfbook._blocks import blocks
+
 # One block of work holds this many heads and sequences: enough to hide the cost of a call, few
 # enough for its buffers to stay in the cache, and no power of two, whose strides collide there.
 HEADS, SEQUENCES = 192, 64
@@ -33,11 +35,6 @@ def cast(theta, risk):
 # own token then has score 0 and needs neither an exponential nor a matrix product. Arrays are
 # laid out (feature or key, sequence, head): the head index is contiguous, so one product or one
 # ufunc call serves all heads of a block, and sums over keys or features add whole slabs.
-def _blocks(total: int, size: int):
-    """Slices of at most ``size`` that cover ``range(total)``."""
-    return (slice(i, min(i + size, total)) for i in range(0, total, size))
-
-
 def _score_matrices(theta, risk) -> tuple[np.ndarray, bool]:
     """B = W_Q W_K^T / sqrt(k) of each head as (key feature, query feature, m); are scores small?
 
@@ -129,11 +126,11 @@ def forward(risk, mu) -> tuple[np.ndarray, list | None]:
     # one allocation, small enough for malloc to reuse its pages in the next call
     store = aligned(total, theta.dtype) if total * theta.itemsize <= KEEP else None
     kept, used = [], 0
-    for h in _blocks(len(theta), HEADS):
+    for h in blocks(len(theta), HEADS):
         B, small = _score_matrices(theta[h], risk)
         C = _value_matrices(theta[h], risk) * mu.weights[h].astype(theta.real.dtype)
         mean += C.sum(axis=2)
-        for s, i in product(_blocks(S, SEQUENCES), range(1, T)):
+        for s, i in product(blocks(S, SEQUENCES), range(1, T)):
             x, keys = work.split(s, i)
             A = _view(work.weights if store is None else store[used:], i, len(x), C.shape[2])
             _attend(x, keys, B, small, work, A)
@@ -156,13 +153,13 @@ def pull_back(risk, theta, dual, scores=True, kept=None):
     work = _Work(risk, len(theta), dtype)
     own = np.tensordot(risk.X, dual, ((0, 1), (0, 1)))  # the queries' own tokens: for every head
     known = iter(kept or ())
-    for h in _blocks(len(theta), HEADS):
+    for h in blocks(len(theta), HEADS):
         block = theta[h].astype(dtype, copy=False)
         B, small = _score_matrices(block, risk) if kept is None else (None, None)
         C = _value_matrices(block, risk)
         m = len(block)
         dB, dC = np.zeros((2, d, d, m), dtype)
-        for s, i in product(_blocks(S, SEQUENCES), range(1, T)):
+        for s, i in product(blocks(S, SEQUENCES), range(1, T)):
             x, keys = work.split(s, i)
             u = dual[s, i]
             if kept is None:

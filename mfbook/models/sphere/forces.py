@@ -16,9 +16,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations_with_replacement
 
 import numpy as np
 from scipy.special import ive
+
+from mfbook._blocks import blocks
 
 #: Particles in one block of pairs: 256 x 256 numbers are half a megabyte.
 BLOCK = 256
@@ -152,9 +155,8 @@ def _chunks(x, count):
     """Powers of the points, chunk by chunk; each overwrites the memory of the one before."""
     z, powers = as_complex(x), None
     size = CHUNKS[len(z) > 16 * CHUNKS[0]]
-    for i in range(0, len(z), size):
-        part = slice(i, min(i + size, len(z)))
-        if powers is None or i + size > len(z):
+    for part in blocks(len(z), size):
+        if powers is None or part.stop - part.start < size:
             powers = Powers(z[part], count)
         else:
             powers.refill(z[part])
@@ -177,14 +179,13 @@ def direct(x, y, w, beta, B=None, s=1.0, *, shift=False):
     exponent = np.concatenate([beta * yB, np.full((len(y), 1), -beta * s)], axis=1).T
     left = np.concatenate([x, np.ones((len(x), 1))], axis=1)
     out = np.empty((len(x), right.shape[1]), np.result_type(x, y, float))
-    rows = max(1, min(len(x), BLOCK * BLOCK // len(y) + 1))
-    for i in range(0, len(x), rows):
-        e = left[i : i + rows] @ exponent
+    for part in blocks(len(x), BLOCK * BLOCK // len(y) + 1):
+        e = left[part] @ exponent
         if shift:
             e -= e[:, w > 0].max(axis=1, keepdims=True)
             np.minimum(e, 0, out=e)  # of nearer particles without weight
         np.exp(e, out=e)
-        out[i : i + rows] = e @ right
+        out[part] = e @ right
     return out[:, -1], out[:, :-1]
 
 
@@ -195,15 +196,12 @@ def symmetric(y, w, beta, B=None, s=1.0):
     left = np.concatenate([y, np.ones((n, 1))], axis=1)
     exponent = np.concatenate([beta * yB, np.full((n, 1), -beta * s)], axis=1).T
     out = np.zeros_like(right)
-    for i in range(0, n, BLOCK):
-        a = slice(i, i + BLOCK)
-        for j in range(i, n, BLOCK):
-            b = slice(j, j + BLOCK)
-            e = left[a] @ exponent[:, b]
-            np.exp(e, out=e)
-            out[a] += e @ right[b]
-            if j > i:
-                out[b] += e.T @ right[a]
+    for a, b in combinations_with_replacement(blocks(n, BLOCK), 2):
+        e = left[a] @ exponent[:, b]
+        np.exp(e, out=e)
+        out[a] += e @ right[b]
+        if a != b:
+            out[b] += e.T @ right[a]
     return out[:, -1], out[:, :-1]
 
 

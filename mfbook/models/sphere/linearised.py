@@ -20,6 +20,7 @@ import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
 from mfbook import _validate as validate
+from mfbook._blocks import blocks
 from mfbook.models.sphere import forces
 from mfbook.models.sphere.kernel import SHARPEST
 from mfbook.space import Sphere
@@ -194,10 +195,8 @@ class _Modes:
     """Moments and polynomials of all particles at once, from one table of powers."""
 
     def __init__(self, x, count):
-        size = forces.CHUNKS[1]
-        self.powers = [
-            forces.Powers(forces.as_complex(x[i : i + size]), count) for i in range(0, len(x), size)
-        ]
+        z = forces.as_complex(x)
+        self.powers = [forces.Powers(z[part], count) for part in blocks(len(z), forces.CHUNKS[1])]
         self.parts = np.cumsum([0, *(p.low.shape[1] for p in self.powers)])
 
     def moments(self, w, count):

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from mfbook._blocks import blocks
 from mfbook.models.sphere import forces
 from mfbook.models.sphere.units import BLOCK, SLACK, Units
 
@@ -121,11 +122,8 @@ class CircleLandscape:
     def __call__(self, theta) -> np.ndarray:
         """Return f, f' and f'' at the angles, shape (3, n)."""
         self.evaluations += len(theta)
-        step = max(BLOCK // self.cost, 1)
-        if len(theta) <= step:
-            return self._block(theta)
-        blocks = [self._block(theta[i : i + step]) for i in range(0, len(theta), step)]
-        return np.concatenate(blocks, axis=1)
+        parts = [self._block(theta[part]) for part in blocks(len(theta), BLOCK // self.cost)]
+        return np.concatenate(parts, axis=1)
 
     def _block(self, theta):
         x = unit_vectors(theta)

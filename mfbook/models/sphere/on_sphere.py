@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
 
+from mfbook._blocks import blocks
 from mfbook.functional import Minimum
 from mfbook.models.sphere.units import BLOCK, SLACK, Units
+from mfbook.optimise.descent import descend
 from mfbook.space import Sphere
 
 # ------------------------------------------------------------------------------ any dimension
@@ -64,10 +65,9 @@ class SphereVariation:
             derivatives that those can have in the cap. Without it, the third result is None.
         """
         self.evaluations += len(x)
-        step = max(BLOCK // self.cost, 1)
         parts = [
-            self._block(x[i : i + step], None if reach is None else reach[i : i + step])
-            for i in range(0, len(x), step)
+            self._block(x[part], None if reach is None else reach[part])
+            for part in blocks(len(x), BLOCK // self.cost)
         ]
         value, gradient, bounds = zip(*parts, strict=True)
         least = None if reach is None else np.concatenate(bounds)
@@ -118,20 +118,17 @@ class SphereVariation:
 
     def descend(self, x):
         """Descend from one point with scipy's L-BFGS: value, point, success."""
-        space = Sphere()
 
-        def objective(q):
-            x, back = space.chart(q[None])
+        def objective(x):
             value, gradient, _ = self(x)
-            return value[0], back(gradient)[0]
+            return value[0], gradient
 
         # the value cannot be resolved below rounding, so a stop for lack of progress is fine
         options = {"maxiter": 500, "ftol": 0.0, "gtol": 1e-9}
-        run = minimize(objective, x, jac=True, method="L-BFGS-B", options=options)
-        x = space.project(run.x[None])
-        value, gradient, _ = self(x)
+        (run,) = descend(objective, Sphere(), [x[None]], **options)
+        value, gradient, _ = self(run.point)
         flat = np.linalg.norm(gradient) <= 1e-6 * self.curvature
-        return float(value[0]), x[0], bool(run.success or flat)
+        return float(value[0]), run.point[0], bool(run.converged or flat)
 
     def jensen(self) -> float:
         r"""Crude bound :math:`f\ge\frac1\beta e^{-\beta(\|Bm\|+s)}+\min\frac12v`, m the mean of mu.

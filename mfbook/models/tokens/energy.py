@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import exp1
 
 from mfbook import _validate as validate
+from mfbook._blocks import blocks
 from mfbook.functional import Functional
 from mfbook.measure import Measure, check_measure
 from mfbook.models.tokens.asymmetry import _real
@@ -29,10 +30,9 @@ def log_mean(scores, weights, y):
     """
     count, at = scores(None), np.flatnonzero(weights > 0)
     w, y = weights[at], y[at]
-    rows = max(1, PAIRS // len(at))
     logs, means = [], []
-    for start in range(0, count, rows):
-        s = scores(slice(start, start + rows))[:, at]
+    for part in blocks(count, PAIRS // len(at)):
+        s = scores(part)[:, at]
         top = s.real.max(axis=1)
         e = w * np.exp(s - top[:, None])
         total = e.sum(axis=1)
