@@ -8,7 +8,7 @@ assertion, for the row that the mistake is about.
 from types import SimpleNamespace
 
 import numpy as np
-from chapter_runner import Chapter, computing
+from chapter_runner import Chapter, computing, mistaken
 
 from mfbook.functional import check_functional
 from mfbook.measure import Measure, mixture
@@ -55,34 +55,20 @@ def speed_summed_over_heads(names):
     return {"integral": 16 * names["integral"]}
 
 
-def consistency_of(Layer):
-    """check_functional of two layers with another pull-back."""
+def layer_changed(old, new):
+    """The gradient against finite differences, with another program of a layer."""
 
     def replace(names):
-        right = layers._Layer
-        layers._Layer = Layer
-        try:
+        with mistaken(layers, old, new):
             return {"consistent": check_functional(names["two"], names["stacked"], 872)}
-        finally:
-            layers._Layer = right
 
     return replace
 
 
-class ValuesAlone(layers._Layer):
-    """Layer 2 passes the gradient on through its values, not through its scores."""
-
-    def pull_tokens(self, dual):
-        P, _ = self._pull_scores(dual)
-        return self.A.swapaxes(2, 3) @ P
-
-
-class NoScale(layers._Layer):
-    """The root of k forgotten in the pull-back."""
-
-    def _pull_scores(self, dual):
-        P, dS = super()._pull_scores(dual)
-        return P, dS * np.sqrt(self.shape.k)
+values_alone = layer_changed(
+    "            + dS @ self.keys @ W_Q\n            + dS.swapaxes(2, 3) @ self.queries @ W_K\n", ""
+)
+no_scale = layer_changed("return P, dA / np.sqrt(self.shape.k)", "return P, dA")
 
 
 def same_errors_for_all(names):
@@ -183,9 +169,9 @@ WRONG = [
      ("check-adam", "spent - falls[0]", "spent - falls[1]")),
     ("gradient that passes the values of layer 2, not its scores",
      "check-layers", "first_variation",
-     consistency_of(ValuesAlone)),
+     values_alone),
     ("√k forgotten in the pull-back of a layer",
-     "check-layers", "gradient", consistency_of(NoScale)),
+     "check-layers", "gradient", no_scale),
     ("both laws of the mixture with the same sign", "layers check-layers", "mixture",
      ("layers", "mixture(by_hand(s, 1), by_hand(s, -1)", "mixture(by_hand(s, 1), by_hand(s, 1)")),
     ("sign turned in one of the two layers only", "layers check-layers", "two hand-made",
