@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 #: Largest number of rows in the table of one picture, and of all pictures under a slider.
-ROWS, ROWS_OF_FRAMES = 4000, 8000
+ROWS, ROWS_OF_FRAMES = 1000, 2000
 
 
 @dataclass(frozen=True)
@@ -273,12 +273,12 @@ def _known(value) -> bool:
 
 
 def _written(value) -> str:
-    """A number with six significant digits, without minus zero; nothing for nan."""
+    """A number with five significant digits, without minus zero; nothing for nan."""
     if isinstance(value, str):
         return _line(value)
     if np.isnan(value):
         return ""
-    text = f"{value:.6g}"
+    text = f"{value:.5g}"
     return "0" if text == "-0" else text
 
 
