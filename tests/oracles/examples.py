@@ -1,12 +1,18 @@
 """Tasks and functionals that several files of tests take."""
 
+import sys
+from contextlib import contextmanager
+
 import numpy as np
 from reference import heads, make
 
+import mfbook
 from mfbook.functional import Functional
 from mfbook.measure import Measure
 from mfbook.models.attention import AttentionRisk, HeadShape, features, softmax
-from mfbook.space import Euclidean
+from mfbook.models.confinement import Anchor
+from mfbook.models.sphere import SphereEnergy
+from mfbook.space import Euclidean, Sphere
 
 TWO_BY_TWO = HeadShape(3, 2, 2)
 
@@ -71,3 +77,73 @@ def small(seed, d=3, k=1, v=1):
     """A task with clear curvature, its program, and a head of size one."""
     R, program = make(seed, d=d, k=k, v=v, soft=False)
     return R, program, heads(seed, 1, R.shape)[0]
+
+
+@contextmanager
+def interrupted(line, error=KeyboardInterrupt):
+    """Raise an error at the n-th line of the package that runs in this block."""
+    home, left = mfbook.__path__[0], line
+
+    def trace(frame, event, _):
+        nonlocal left
+        if not frame.f_code.co_filename.startswith(home):
+            return None
+        left -= event == "line"
+        if left < 0:
+            raise error
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def same_bits(a, b):
+    """Whether two trajectories agree in everything that was computed."""
+    for name in ("t", "tau", "atoms", "weights", "value", "dissipation"):
+        assert np.array_equal(getattr(a, name), getattr(b, name), equal_nan=True), name
+    for name in ("completed", "reason", "method", "steps", "evaluations", "increase"):
+        assert getattr(a, name) == getattr(b, name), name
+    assert list(map(list, a.events)) == list(map(list, b.events))
+
+
+# ---------------------------------------------------------------------------------------------
+# circles and spheres
+
+
+def points(seed, n, d):
+    """Uniform unit vectors."""
+    return Sphere().sample(seed, n, d)
+
+
+def on_circle(*angles):
+    """Unit vectors in the plane at angles."""
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def circle(n):
+    """Equally spaced unit vectors in the plane."""
+    return on_circle(*(2 * np.pi * np.arange(n) / n))
+
+
+def on_sphere(seed, n, d):
+    """Random unit vectors with random weights."""
+    rng = np.random.default_rng(seed)
+    return Measure(points(rng, n, d), rng.dirichlet(np.ones(n)))
+
+
+def sphere_energy(beta, activation="gelu", d=2, *, seed=0, J=3, scale=1.0, bias=False, **options):
+    """An energy on the sphere with J random units."""
+    rng = np.random.default_rng([seed, J, d])
+    a, omega = points(rng, J, d), scale * rng.normal(size=J)
+    b = rng.normal(size=J) / 2 if bias else None
+    return SphereEnergy(beta, a, omega, activation, bias=b, **options)
+
+
+def anchored(R, theta, lam):
+    """R with the anchor that makes the point mass at theta stationary."""
+    G = R.gradient(theta[None], Measure.dirac(theta))[0]
+    return R + Anchor(lam, theta + G / lam)

@@ -14,7 +14,6 @@ from mfbook.measure import Measure
 from mfbook.models.attention import HeadShape, attention_weights
 from mfbook.models.sphere import SphereEnergy
 from mfbook.models.tokens import (
-    CentredKernel,
     TokenEnergy,
     asymmetry,
     blow_up_bounds,
@@ -26,16 +25,12 @@ from mfbook.models.tokens import (
     softmax_potential,
 )
 
-HUGE = 1e6
+HUGE, TINY = 1e6, 1e-30
 
 
 def cloud(seed, n=7, d=2, scale=1.0):
     rng = np.random.default_rng(seed)
     return Measure(scale * rng.normal(size=(n, d)), rng.dirichlet(np.full(n, 5.0)))
-
-
-def rotation(seed, d):
-    return np.linalg.qr(np.random.default_rng(seed).normal(size=(d, d)))[0]
 
 
 # ------------------------------------------------------------------------------- energy
@@ -49,7 +44,7 @@ def written_out(x, w, beta):
 @pytest.mark.parametrize("d", [1, 2, 5])
 def test_energy_against_the_double_sum_and_autograd(beta, d):
     mu, F = cloud(d, d=d), TokenEnergy(beta)
-    assert np.isclose(F(mu), written_out(mu.atoms, mu.weights, beta), rtol=1e-13)
+    assert F(mu) == pytest.approx(written_out(mu.atoms, mu.weights, beta), rel=1e-13)
     in_x = grad(lambda x: written_out(x, mu.weights, beta))(mu.atoms)
     np.testing.assert_allclose(
         mu.weights[:, None] * F.gradient(mu.atoms, mu), in_x, rtol=1e-11, atol=1e-13
@@ -59,41 +54,28 @@ def test_energy_against_the_double_sum_and_autograd(beta, d):
     assert check_functional(F, mu, 3).ok
 
 
-def test_normalisation_is_that_of_the_slides():
-    z = np.array([0.3, -1.1])
-    assert np.isclose(TokenEnergy()(Measure.dirac(z)), -np.exp(z @ z) / 2, rtol=1e-14)
-
-
-def test_energy_does_not_change_under_rotations_and_its_field_turns():
-    mu, turn, F = cloud(4, d=3), rotation(5, 3), TokenEnergy(0.8)
+def test_rotations_many_atoms_and_the_energy_of_the_appendix():
+    mu, F = cloud(4, d=3), TokenEnergy(0.8)
+    turn = np.linalg.qr(np.random.default_rng(5).normal(size=(3, 3)))[0]
     turned = mu.map(lambda x: x @ turn.T)
-    assert np.isclose(F(turned), F(mu), rtol=1e-13)
+    assert F(turned) == pytest.approx(F(mu), rel=1e-13)
     for field in (lambda x, m: F.gradient(x, m), softmax_field, sinkhorn_field):
-        np.testing.assert_allclose(
-            field(turned.atoms, turned), field(mu.atoms, mu) @ turn.T, rtol=1e-10, atol=1e-12
-        )
-
-
-def test_on_the_sphere_it_is_the_energy_of_the_appendix():
-    mu = cloud(6, d=3)
-    mu = mu.map(lambda x: x / np.linalg.norm(x, axis=1, keepdims=True))
-    beta = 1.7
-    assert np.isclose(TokenEnergy(beta)(mu), -np.exp(beta) * SphereEnergy(beta)(mu), rtol=1e-12)
-
-
-def test_many_atoms_in_blocks_are_one_sum():
-    mu = cloud(7, n=1500)
-    x, y, w = mu.atoms[:5], mu.atoms, mu.weights
+        moved = field(mu.atoms, mu) @ turn.T
+        np.testing.assert_allclose(field(turned.atoms, turned), moved, rtol=1e-10, atol=1e-12)
+    unit = mu.map(lambda x: x / np.linalg.norm(x, axis=1, keepdims=True))
+    assert F(unit) == pytest.approx(-np.exp(0.8) * SphereEnergy(0.8)(unit), rel=1e-12)
+    many = cloud(7, n=1500)
+    x, y, w = many.atoms[:5], many.atoms, many.weights
     expected = -(np.exp(x @ y.T) * w) @ y
-    np.testing.assert_allclose(TokenEnergy().gradient(mu.atoms, mu)[:5], expected, rtol=1e-10)
+    np.testing.assert_allclose(TokenEnergy().gradient(y, many)[:5], expected, rtol=1e-10)
 
 
 def test_beyond_the_range_of_numbers_the_energy_is_infinite_and_nothing_warns():
     F, mu = TokenEnergy(), Measure([[HUGE, 0.0], [1.0, 1.0]], [0.25, 0.75])
     assert F(mu) == -np.inf and F(Measure.dirac([27.0, 0.0])) == -np.inf
     assert np.isfinite(F(Measure.dirac([26.6, 0.0])))
-    np.testing.assert_array_equal(F.first_variation([[1.0, 0.0]], mu), [-np.inf])
-    np.testing.assert_array_equal(F.gradient([[1.0, 0.0]], mu), [[-np.inf, 0.0]])
+    assert F.first_variation([[1.0, 0.0]], mu).tolist() == [-np.inf]
+    assert F.gradient([[1.0, 0.0]], mu).tolist() == [[-np.inf, 0.0]]
     expected = [[-0.75 / np.e, -0.75 / np.e]]
     np.testing.assert_allclose(F.gradient([[-1.0, 0.0]], mu), expected, rtol=1e-14)
     # a far atom without weight is no atom
@@ -104,61 +86,51 @@ def test_beyond_the_range_of_numbers_the_energy_is_infinite_and_nothing_warns():
 # ------------------------------------------------------------------------------- blow-up
 
 
-def escape(level):
-    def far(t, mu):
-        return np.linalg.norm(mu.atoms, axis=1).max() - level
+def end_of(mu, beta=1.0):
+    """Time at which beta |x|^2 reaches 16, after which at most about 1e-8 is left."""
+
+    def far(t, nu):
+        return np.linalg.norm(nu.atoms, axis=1).max() - 4 / np.sqrt(beta)
 
     far.terminal = True
-    return far
-
-
-def end_of(mu, beta=1.0):
-    """Time at which beta |x|^2 reaches 25, after which at most about 1e-12 is left."""
-    upper, event = blow_up_bounds(mu, beta)[1], escape(5 / np.sqrt(beta))
+    upper = blow_up_bounds(mu, beta)[1]
     run = gradient_flow(
-        TokenEnergy(beta), mu, [0, 1.01 * upper], rtol=1e-11, atol=1e-13, events=[event]
+        TokenEnergy(beta), mu, [0, 1.01 * upper], rtol=1e-9, atol=1e-11, events=[far]
     )
     assert run.completed and run.t[-1] < 1.01 * upper
     return run.t[-1]
 
 
-@pytest.mark.parametrize("r, beta", [(0.2, 1.0), (1.0, 1.0), (1.5, 0.7), (0.5, 2.0)])
+@pytest.mark.parametrize("r, beta", [(0.2, 1.0), (1.5, 0.7), (0.5, 2.0)])
 def test_a_single_token_blows_up_when_the_closed_form_says(r, beta):
     mu = Measure.dirac([0.6 * r, 0.8 * r])
     exact = quad(lambda s: np.exp(-beta * s * s) / s, r, 30)[0]  # dt = dr / (r e^(beta r^2))
     np.testing.assert_allclose(blow_up_bounds(mu, beta), [exact, exact], rtol=1e-9)
-    assert np.isclose(end_of(mu, beta), exact, rtol=1e-9)
-
-
-@pytest.mark.parametrize("r", [0.3, 1.0])
-def test_two_opposite_tokens_blow_up_when_the_closed_form_says(r):
-    mu = Measure([[r, 0.0], [-r, 0.0]])
-    exact = quad(lambda s: 1 / (s * np.sinh(s * s)), r, 20, epsabs=0, epsrel=1e-12)[0]
-    assert np.isclose(end_of(mu), exact, rtol=1e-9)
-    lower, upper = blow_up_bounds(mu)
-    assert lower < exact < upper
+    assert end_of(mu, beta) == pytest.approx(exact, rel=1e-6)
 
 
 def test_blow_up_times_lie_between_their_bounds():
-    for seed in (0, 2, 3, 7):
+    for seed in (0, 2, 7):
         mu = cloud(20 + seed, n=2 + seed, d=1 + seed % 3, scale=0.3 + 0.04 * seed)
         lower, upper = blow_up_bounds(mu)
         assert lower < end_of(mu) < upper
+    # two opposite tokens, in closed form
+    pair = Measure([[0.5, 0.0], [-0.5, 0.0]])
+    exact = quad(lambda s: 1 / (s * np.sinh(s * s)), 0.5, 20, epsabs=0, epsrel=1e-12)[0]
+    lower, upper = blow_up_bounds(pair)
+    assert lower < exact < upper and end_of(pair) == pytest.approx(exact, rel=1e-6)
 
 
 def test_blow_up_bounds_at_the_ends_of_the_range():
     assert blow_up_bounds(Measure.dirac([0.0, 0.0])) == (np.inf, np.inf)
     assert blow_up_bounds(Measure.dirac([HUGE, 0.0])) == (0.0, 0.0)
-    lower, upper = blow_up_bounds(Measure.dirac([1e-6, 0.0]))
-    assert lower == upper == exp1(1e-12) / 2
+    assert blow_up_bounds(Measure.dirac([1e-6, 0.0])) == pytest.approx([exp1(1e-12) / 2] * 2)
     # mean zero: L is of fourth order in the lengths, <x, y> cancels at second order
-    lower, upper = blow_up_bounds(Measure([[1e-3, 0.0], [-1e-3, 0.0]]))
-    L = np.log(np.cosh(1e-6))
-    assert np.isclose(L, 5e-13, rtol=1e-2) and np.isclose(
-        upper, 1e-6 / (2 * 5e-13) * exp1(5e-13), rtol=1e-3
-    )
+    upper = blow_up_bounds(Measure([[1e-3, 0.0], [-1e-3, 0.0]]))[1]
+    assert upper == pytest.approx(1e-6 / (2 * 5e-13) * exp1(5e-13), rel=1e-3)
     # atoms without weight do not count for the lower bound
-    assert blow_up_bounds(Measure([[1.0], [9.0]], [1.0, 0.0]))[0] == exp1(1.0) / 2
+    ghost = Measure([[1.0], [9.0]], [1.0, 0.0])
+    assert blow_up_bounds(ghost)[0] == pytest.approx(exp1(1.0) / 2)
 
 
 # ------------------------------------------------------------------------------- softmax
@@ -166,26 +138,34 @@ def test_blow_up_bounds_at_the_ends_of_the_range():
 
 def test_softmax_against_scipy_and_autograd():
     mu, x = cloud(8, d=3), cloud(9, n=4, d=3).atoms
-    rng = np.random.default_rng(10)
-    Q, K = rng.normal(size=(2, 2, 3))
+    Q, K = np.random.default_rng(10).normal(size=(2, 2, 3))
 
-    def psi(p):
-        s = anp.dot(anp.dot(mu.atoms, K.T), anp.dot(Q, p))
+    def psi(p, atoms):
+        s = anp.dot(anp.dot(atoms, K.T), anp.dot(Q, p))
         return anp.log(anp.sum(mu.weights * anp.exp(s)))
 
     value = logsumexp(x @ Q.T @ K @ mu.atoms.T, b=mu.weights, axis=1)
     np.testing.assert_allclose(softmax_potential(x, mu, Q=Q, K=K), value, rtol=1e-13)
-    slope = np.array([grad(psi)(p) for p in x])
-    np.testing.assert_allclose(
-        softmax_field(x, mu, Q=Q, K=K, V=Q.T @ K), slope, rtol=1e-11, atol=1e-13
-    )
+    slope = np.array([grad(psi)(p, mu.atoms) for p in x])
+    field = softmax_field(x, mu, Q=Q, K=K, V=Q.T @ K)
+    np.testing.assert_allclose(field, slope, rtol=1e-11, atol=1e-13)
+    # complex steps in the atoms
+    step = np.zeros(mu.atoms.shape)
+    step[2, 1] = 1.0
+    moved = softmax_potential(x[:1], Measure(mu.atoms + 1j * TINY * step, mu.weights), Q=Q, K=K)
+    exact = grad(lambda atoms: psi(x[0], atoms))(mu.atoms)[2, 1]
+    assert moved.imag[0] / TINY == pytest.approx(exact, rel=1e-12)
 
 
-def test_without_matrices_the_field_is_the_gradient_of_the_potential():
-    mu, x, tiny = cloud(11, d=2), cloud(12, n=5).atoms, 1e-30
+@pytest.mark.parametrize("name", ["softmax", "Sinkhorn"])
+def test_fields_are_the_gradients_of_their_potentials(name):
+    mu, x = cloud(11, d=2), cloud(12, n=5).atoms
+    f = sinkhorn_potential(mu)
+    potential = f if name == "Sinkhorn" else lambda x: softmax_potential(x, mu)
+    field = f.field(x) if name == "Sinkhorn" else softmax_field(x, mu)
     for axis in range(2):
-        step = softmax_potential(x + 1j * tiny * np.eye(2)[axis], mu).imag / tiny
-        np.testing.assert_allclose(softmax_field(x, mu)[:, axis], step, rtol=1e-13)
+        step = potential(x + 1j * TINY * np.eye(2)[axis]).imag / TINY
+        np.testing.assert_allclose(field[:, axis], step, rtol=1e-12)
 
 
 def test_softmax_agrees_with_the_heads_of_the_book():
@@ -199,36 +179,22 @@ def test_softmax_agrees_with_the_heads_of_the_book():
 
 
 def test_softmax_at_any_scale():
-    x = HUGE * np.array([[1.0, 0.0], [0.0, 1.0]])
-    np.testing.assert_array_equal(softmax_field(x, Measure(x)), x)
+    x = HUGE * np.eye(2)
+    np.testing.assert_allclose(softmax_field(x, Measure(x)), x)
     np.testing.assert_allclose(softmax_potential(x, Measure(x)), HUGE**2 - np.log(2), rtol=1e-15)
-    np.testing.assert_allclose(softmax_field(1e-9 * x, Measure(x)), [[HUGE, 0], [0, HUGE]], rtol=1)
     assert np.isfinite(softmax_field(-x, Measure(x))).all()
     # no weight, no influence, however near
     ghost = Measure([[HUGE, 0.0], [1.0, 1.0]], [0.0, 1.0])
-    np.testing.assert_array_equal(softmax_field([[HUGE, 0.0]], ghost), [[1.0, 1.0]])
-
-
-def test_complex_steps_in_the_atoms():
-    mu, x, tiny = cloud(14), np.array([[0.4, -0.3]]), 1e-30
-    step = np.zeros(mu.atoms.shape)
-    step[2, 1] = 1.0
-
-    def psi(atoms):
-        return anp.log(anp.sum(mu.weights * anp.exp(anp.dot(atoms, x[0]))))
-
-    moved = softmax_potential(x, Measure(mu.atoms + 1j * tiny * step, mu.weights))
-    assert np.isclose(moved.imag[0] / tiny, grad(psi)(mu.atoms)[2, 1], rtol=1e-12)
+    np.testing.assert_allclose(softmax_field([[HUGE, 0.0]], ghost), [[1.0, 1.0]])
 
 
 # ------------------------------------------------------------------------------- Sinkhorn
 
 
-@pytest.mark.parametrize("scale", [0.3, 1.0, 1.5])
+@pytest.mark.parametrize("scale", [0.3, 1.5])
 def test_sinkhorn_against_POT(scale):
     mu = cloud(15, n=9, scale=scale)
-    f = sinkhorn_potential(mu)
-    w = mu.weights
+    f, w = sinkhorn_potential(mu), mu.weights
     plan = ot.sinkhorn(
         w, w, -mu.atoms @ mu.atoms.T, 1.0, method="sinkhorn_log", stopThr=1e-15, numItermax=100000
     )
@@ -239,22 +205,14 @@ def test_sinkhorn_against_POT(scale):
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 10.0, 1e3, HUGE])
 def test_sinkhorn_is_symmetric_and_stochastic_at_any_scale(scale):
     mu = cloud(16, n=20, scale=scale)
-    f = sinkhorn_potential(mu)
+    f, x = sinkhorn_potential(mu), mu.atoms
     assert f.converged and f.error < 1e-12
     np.testing.assert_allclose(f.matrix @ mu.weights, 1, rtol=1e-12)
     assert asymmetry(f.matrix) < 1e-14
-    x = mu.atoms
     np.testing.assert_allclose(f(x), f.excess + (x * x).sum(axis=1) / 2, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(
         f.field(x), f.matrix @ (mu.weights[:, None] * x), rtol=1e-9, atol=1e-12 * scale
     )
-
-
-def test_sinkhorn_field_is_the_gradient_of_its_potential():
-    f, x, tiny = sinkhorn_potential(cloud(17)), cloud(18, n=4).atoms, 1e-30
-    for axis in range(2):
-        step = f(x + 1j * tiny * np.eye(2)[axis]).imag / tiny
-        np.testing.assert_allclose(f.field(x)[:, axis], step, rtol=1e-12)
 
 
 def sinkhorn_by_loops(mu, n):
@@ -272,10 +230,10 @@ def sinkhorn_by_loops(mu, n):
 
 
 @pytest.mark.parametrize("scale", [0.2, 3.0])
-def test_sinkhorn_iterations_one_by_one(scale):
+def test_sinkhorn_iterations_by_loops(scale):
     mu = cloud(0, 5, scale=scale)
     iterates, errors = sinkhorn_by_loops(mu, 12)
-    for n in range(1, 13):
+    for n in (1, 2, 12):
         f = sinkhorn_potential(mu, maxiter=n, tolerance=1e-300)
         assert f.iterations == n and not f.converged
         np.testing.assert_allclose(f.excess, iterates[n - 1], rtol=1e-11, atol=1e-13)
@@ -287,34 +245,28 @@ def test_sinkhorn_iterations_one_by_one(scale):
         assert f.converged and f.iterations == expected
 
 
-def test_sinkhorn_that_does_not_converge_says_so():
+def test_sinkhorn_that_does_not_converge_says_so_and_ghosts_do_not_count():
     mu = cloud(19, n=12)
     f = sinkhorn_potential(mu, maxiter=5)
-    assert not f.converged and f.error > 1e-6 and f.iterations == 5
-    assert "not converged" in repr(f)
-    assert "(converged" in repr(sinkhorn_potential(mu))
-    with pytest.raises(RuntimeError, match="^mu: expected an iteration that converges"):
+    assert not f.converged and f.error > 1e-6 and "not converged" in repr(f)
+    with pytest.raises(RuntimeError, match="^mu:"):
         sinkhorn_field(mu.atoms, mu, maxiter=5)
-
-
-def test_sinkhorn_with_an_atom_without_weight():
-    mu = cloud(21, n=6)
     more = Measure(np.vstack([mu.atoms, [[2.0, 2.0]]]), np.append(mu.weights, 0.0))
     f, g = sinkhorn_potential(mu), sinkhorn_potential(more)
     np.testing.assert_allclose(g(more.atoms), f(more.atoms), rtol=1e-12)
-    np.testing.assert_allclose(g(more.atoms)[-1] - 4.0, g.excess[-1], rtol=1e-10)
+    assert g.excess[-1] == pytest.approx(g(more.atoms)[-1] - 4.0, rel=1e-10)
 
 
 def test_sinkhorn_attention_descends_its_energy():
     """F = -∫f dμ has first variation -f: the energy falls at the rate ∫|∇f|²dμ."""
     start = cloud(22, n=5, scale=0.7)
-    times = np.linspace(0, 1, 101)
-    run = flow(sinkhorn_field, start, times, rtol=1e-10, atol=1e-12)
+    times = np.linspace(0, 1, 41)
+    run = flow(sinkhorn_field, start, times, rtol=1e-9, atol=1e-11)
     states = [run.measure(i) for i in range(len(run))]
     value = [-mu.integrate(sinkhorn_potential(mu)(mu.atoms)) for mu in states]
     speed = [mu.integrate((sinkhorn_field(mu.atoms, mu) ** 2).sum(axis=1)) for mu in states]
     slope = np.gradient(value, times, edge_order=2)
-    np.testing.assert_allclose(slope[1:-1], -np.array(speed[1:-1]), rtol=2e-3)
+    np.testing.assert_allclose(slope[1:-1], -np.array(speed[1:-1]), rtol=1e-2)
 
 
 # ------------------------------------------------------------------------- gradient flow or not
@@ -337,22 +289,22 @@ def test_centred_kernels_against_exact_derivatives():
     mu = cloud(23, n=6)
     x, w = mu.atoms, mu.weights
     # softmax: d/dm_j log sum_k m_k e^<x_i, x_k>
-    exact = jacobian(lambda m: anp.log(anp.dot(np.exp(x @ x.T), m)))(w)
-    B = centred_kernel(softmax_potential, mu)
-    np.testing.assert_allclose(B.matrix, centred(exact, w), rtol=1e-9, atol=1e-10)
+    softmax = jacobian(lambda m: anp.log(anp.dot(np.exp(x @ x.T), m)))(w)
     # Sinkhorn: differentiate f = log sum_k m_k e^(<x_i, x_k> - f_k), (I + P M) df = P dm
     P = sinkhorn_potential(mu).matrix
-    exact = np.linalg.solve(np.eye(6) + P * w, P)
-    B = centred_kernel(sinkhorn, mu)
-    np.testing.assert_allclose(B.matrix, centred(exact, w), rtol=1e-8, atol=1e-9)
-    # unnormalised: linear in the masses
-    B = centred_kernel(unnormalised, mu)
-    np.testing.assert_allclose(B.matrix, centred(np.exp(x @ x.T), w), rtol=1e-9, atol=1e-10)
+    for potential, exact in (
+        (softmax_potential, softmax), (sinkhorn, np.linalg.solve(np.eye(6) + P * w, P)),
+        (unnormalised, np.exp(x @ x.T)),
+    ):  # fmt: skip
+        B = centred_kernel(potential, mu).matrix
+        np.testing.assert_allclose(B, centred(exact, w), rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(w @ B, 0, atol=1e-9)
+        np.testing.assert_allclose(B @ w, 0, atol=1e-9)
 
 
 def test_softmax_is_not_a_gradient_flow_the_others_are():
-    for seed in range(3):
-        mu = cloud(30 + seed, n=8, d=2 + seed % 2)
+    for seed in range(2):
+        mu = cloud(30 + seed, n=6, d=2 + seed)
         assert centred_kernel(softmax_potential, mu).asymmetry > 0.1
         assert asymmetry(particle_jacobian(softmax_field, mu)) > 0.1
         for potential in (sinkhorn, unnormalised):
@@ -367,15 +319,11 @@ def test_constants_do_not_matter_and_nothing_else_is_removed():
     def shifted(x, nu):  # plus a constant that depends on the measure
         return unnormalised(x, nu) + 7 * np.sin(nu.weights @ nu.atoms[:, 0] ** 3)
 
-    assert centred_kernel(shifted, mu).asymmetry < 1e-8
-    B = centred_kernel(softmax_potential, mu).matrix
-    np.testing.assert_allclose(mu.weights @ B, 0, atol=1e-12)
-    np.testing.assert_allclose(B @ mu.weights, 0, atol=1e-9)
-
     def twisted(x, nu):  # antisymmetric in x and y
         return x[:, 0] * (nu.weights @ nu.atoms[:, 1]) - x[:, 1] * (nu.weights @ nu.atoms[:, 0])
 
-    assert abs(centred_kernel(twisted, mu).asymmetry - 2) < 1e-9
+    assert centred_kernel(shifted, mu).asymmetry < 1e-8
+    assert centred_kernel(twisted, mu).asymmetry == pytest.approx(2, abs=1e-9)
 
 
 def test_particle_jacobian_against_autograd():
@@ -394,56 +342,32 @@ def test_particle_jacobian_against_autograd():
 def test_asymmetry():
     A = np.random.default_rng(38).normal(size=(5, 5))
     assert asymmetry(A + A.T) == 0 and asymmetry(A - A.T) == 2 and asymmetry(np.zeros((2, 2))) == 0
-    assert np.isclose(asymmetry(A), asymmetry(A.T)) and np.isclose(asymmetry(A), asymmetry(5 * A))
+    assert asymmetry(A) == pytest.approx(asymmetry(A.T)) == pytest.approx(asymmetry(5 * A))
+    assert asymmetry(A) == pytest.approx(np.linalg.norm(A - A.T) / np.linalg.norm(A))
 
 
-# ------------------------------------------------------------------------------- bad input
+# ------------------------------------------------------------------------------- what does not fit
 
 MU = cloud(40)
-COMPLEX = Measure(MU.atoms + 0j)
+X, COMPLEX = MU.atoms, Measure(MU.atoms + 0j)
 ZERO = Measure([[0.0], [1.0]], [0.0, 1.0])
+Q2 = np.ones((1, 2))
 WRONG = {
-    "beta negative": (lambda: TokenEnergy(-1.0), ValueError, "beta"),
-    "beta a string": (lambda: TokenEnergy("1"), TypeError, "beta"),
-    "energy of an array": (lambda: TokenEnergy()(MU.atoms), TypeError, "mu"),
-    "points of another dimension": (
-        lambda: TokenEnergy().gradient([[1.0]], MU), ValueError, "x: expected shape"),
-    "points with NaN": (lambda: TokenEnergy().gradient([[1.0, np.nan]], MU), ValueError, "x"),
-    "bounds, complex": (lambda: blow_up_bounds(COMPLEX), TypeError, "mu: expected real"),
-    "bounds, beta": (lambda: blow_up_bounds(MU, 0.0), ValueError, "beta"),
-    "softmax of an array": (lambda: softmax_field(MU.atoms, MU.atoms), TypeError, "mu"),
-    "softmax, x": (lambda: softmax_potential([1.0, 2.0], MU), ValueError, "x"),
-    "softmax, Q": (lambda: softmax_field(MU.atoms, MU, Q=np.eye(3)), ValueError, "Q"),
-    "softmax, Q alone": (lambda: softmax_field(MU.atoms, MU, Q=np.ones((1, 2))), ValueError, "Q"),
-    "softmax, K": (
-        lambda: softmax_field(MU.atoms, MU, Q=np.ones((1, 2)), K=np.eye(2)), ValueError, "K"),
-    "softmax, K alone": (lambda: softmax_field(MU.atoms, MU, K=np.ones((1, 2))), ValueError, "K"),
-    "softmax, V": (lambda: softmax_field(MU.atoms, MU, V=np.ones((1, 2))), ValueError, "V"),
-    "Sinkhorn, complex": (lambda: sinkhorn_potential(COMPLEX), TypeError, "mu: expected real"),
-    "Sinkhorn, tolerance": (lambda: sinkhorn_potential(MU, tolerance=0), ValueError, "tolerance"),
-    "Sinkhorn, maxiter": (lambda: sinkhorn_potential(MU, maxiter=0), ValueError, "maxiter"),
-    "Sinkhorn, x": (lambda: sinkhorn_potential(MU)([[1.0]]), ValueError, "x"),
-    "kernel, potential": (lambda: centred_kernel(1.0, MU), TypeError, "potential"),
-    "kernel, weights": (
-        lambda: centred_kernel(softmax_potential, ZERO), ValueError, "mu: expected positive"),
-    "kernel, values": (
-        lambda: centred_kernel(softmax_field, MU), ValueError, "potential(x, mu)"),
-    "Jacobian, field": (lambda: particle_jacobian(None, MU), TypeError, "field"),
-    "Jacobian, velocities": (
-        lambda: particle_jacobian(softmax_potential, MU), ValueError, "field(x, mu)"),
-    "Jacobian, complex": (lambda: particle_jacobian(softmax_field, COMPLEX), TypeError, "mu"),
-    "asymmetry, shape": (lambda: asymmetry(np.ones((2, 3))), ValueError, "A: expected a square"),
-    "asymmetry, complex": (lambda: asymmetry(np.eye(2) * 1j), TypeError, "A"),
-}  # fmt: skip
+    "x: another dimension": lambda: TokenEnergy().gradient([[1.0]], MU),
+    "mu: bounds, complex": lambda: blow_up_bounds(COMPLEX),
+    "mu: softmax of an array": lambda: softmax_field(X, X),
+    "Q: its shape": lambda: softmax_field(X, MU, Q=np.eye(3)),
+    "Q: alone": lambda: softmax_field(X, MU, Q=Q2),
+    "K: another number of rows": lambda: softmax_field(X, MU, Q=Q2, K=np.eye(2)),
+    "K: alone": lambda: softmax_field(X, MU, K=Q2),
+    "mu: a kernel needs weights": lambda: centred_kernel(softmax_potential, ZERO),
+    "potential: values of a field": lambda: centred_kernel(softmax_field, MU),
+    "field: velocities of a potential": lambda: particle_jacobian(softmax_potential, MU),
+    "A: not square": lambda: asymmetry(np.ones((2, 3))),
+}
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_bad_input_is_named(case):
-    call, error, start = WRONG[case]
-    with pytest.raises(error) as caught:
-        call()
-    assert str(caught.value).startswith(start), str(caught.value)
-
-
-def test_kernel_says_its_asymmetry():
-    assert repr(CentredKernel(np.eye(3), 0.01234)) == "CentredKernel(3 atoms, asymmetry 0.0123)"
+def test_what_does_not_fit_is_refused(case):
+    with pytest.raises((TypeError, ValueError), match=f"^{case.split(':')[0]}"):
+        WRONG[case]()
