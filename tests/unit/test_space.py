@@ -25,18 +25,6 @@ def on_boundary(x, blocks=(True, False, True)):
     return np.concatenate(parts, axis=1)
 
 
-def test_euclidean_space_is_trivial():
-    space, x, v = Euclidean(), points(0), points(1)
-    assert space.tangent(x, v) is v
-    assert space.project(x) is x
-    np.testing.assert_array_equal(space.retract(x, v), x + v)
-    np.testing.assert_array_equal(space.retract([[1, 2]], [[3, 4]]), [[4, 6]])
-    assert space.contains(x).tolist() == [True] * 6
-    np.testing.assert_allclose(space.distance(x, x + v), np.linalg.norm(v, axis=1), rtol=1e-14)
-    H = np.eye(6)
-    assert space.hessian(x[0], v[0], H) is H
-
-
 @given(seeds, st.sampled_from([0.3, 1.5, 10.0]))
 def test_projection_on_the_ball_is_the_nearest_point(seed, scale):
     """p is nearest to x in a convex set iff <x - p, z - p> <= 0 for all z in the set."""
@@ -64,35 +52,22 @@ def test_each_block_has_a_ball_of_its_own():
 
 
 @given(seeds, st.tuples(st.booleans(), st.booleans(), st.booleans()))
-def test_tangent_of_the_ball_is_the_derivative_of_the_projection(seed, blocks):
-    x, v = on_boundary(points(seed), blocks), points(seed + 1)
-    step = 1e-7
-    expected = (BALL.project(x + step * v) - BALL.project(x)) / step
-    assert np.abs(BALL.tangent(x, v) - expected).max() < 1e-5
-
-
-@given(seeds)
-def test_tangent_of_the_ball_is_the_nearest_permitted_velocity(seed):
+def test_tangent_of_the_ball_is_the_nearest_permitted_velocity(seed, blocks):
     """Moreau: v splits into a tangent and an outward normal part, orthogonal to each other."""
-    x, v = on_boundary(points(seed)), points(seed + 1)
+    x, v = on_boundary(points(seed), blocks), points(seed + 1)
     t = BALL.tangent(x, v)
     normal = v - t
     assert np.abs((t * normal).sum(axis=1)).max() < 1e-12
-    for block, boundary in ((slice(0, 3), True), (slice(3, 4), False), (slice(4, 6), True)):
+    for block, boundary in zip((slice(0, 3), slice(3, 4), slice(4, 6)), blocks, strict=True):
         along = (x[:, block] * normal[:, block]).sum(axis=1)
         if boundary:
             assert (along >= -1e-12).all()
             assert ((x[:, block] * t[:, block]).sum(axis=1) <= 1e-12).all()
         else:
             assert (normal[:, block] == 0).all()
-    np.testing.assert_allclose(BALL.tangent(x, t), t, atol=1e-12)
-
-
-@given(seeds)
-def test_steps_stay_in_the_ball(seed):
-    x, v = BALL.sample(seed, 6), points(seed + 1, scale=5.0)
-    assert BALL.contains(BALL.retract(x, v)).all()
-    np.testing.assert_array_equal(BALL.retract(x, v), BALL.project(x + v))
+    # a step stays inside, and begins along the tangent
+    assert BALL.contains(BALL.retract(x, 5 * v)).all()
+    assert np.abs((BALL.retract(x, 1e-7 * v) - x) / 1e-7 - t).max() < 1e-5
 
 
 def test_draws_from_the_ball_are_uniform():
@@ -109,15 +84,6 @@ def test_draws_from_the_ball_are_uniform():
         assert np.abs((b / size[:, None]).mean(axis=0)).max() < 2 * width
     np.testing.assert_array_equal(x, BALL.sample(np.random.default_rng(1), n))
     assert (x != BALL.sample(2, n)).any()
-
-
-def test_ball_of_heads_has_equal_meaning():
-    assert Ball(2, [3, 1]) == Ball(2.0, (3, 1))
-    assert Ball(2.0, (3, 1)) != Ball(2.0, (1, 3))
-    np.testing.assert_allclose(Ball(1.0, [2]).project([[3, 4]]), [[0.6, 0.8]])
-    np.testing.assert_allclose(Ball(1.0, [2]).retract([[0, 0]], [[3, 4]]), [[0.6, 0.8]])
-    H = np.eye(6)
-    assert BALL.hessian(np.zeros(6), np.zeros(6), H) is H
 
 
 @given(seeds)
@@ -137,29 +103,19 @@ def test_tangent_and_retraction_on_the_sphere(seed):
     )
 
 
-def test_projection_on_the_sphere():
-    space = Sphere()
-    np.testing.assert_allclose(space.project(np.array([[3.0, 4.0]])), [[0.6, 0.8]])
-    with pytest.raises(ValueError, match=r"^x: the origin"):
-        space.project(np.array([[1.0, 0.0], [0.0, 0.0]]))
-    np.testing.assert_array_equal(
-        space.contains(np.array([[0.6, 0.8], [0.6, 0.9], [1 + 1e-9, 0], [1 + 1e-7, 0]])),
-        [True, False, True, False],
-    )
+def test_points_of_the_sphere():
+    np.testing.assert_allclose(Sphere().project(np.array([[3.0, 4.0]])), [[0.6, 0.8]])
+    x = np.array([[0.6, 0.8], [0.6, 0.9], [1 + 1e-9, 0], [1 + 1e-7, 0]])
+    assert Sphere().contains(x).tolist() == [True, False, True, False]
 
 
-@pytest.mark.parametrize("angle", [0.0, 1e-150, 1e-12, 1e-8, 1e-4, 0.1, 1.0, 2.0, 3.1])
+@pytest.mark.parametrize("angle", [0.0, 1e-150, 1e-12, 1e-8, 1e-4, 1.0, 3.1, np.pi])
 def test_distance_on_the_sphere_is_the_angle(angle):
     """The arc cosine of the inner product would lose half of the digits below 1e-8."""
     x = np.array([[1.0, 0.0, 0.0]])
     y = np.array([[np.cos(angle), 0.0, np.sin(angle)]])
     np.testing.assert_allclose(Sphere().distance(x, y), [angle], rtol=1e-14)
     np.testing.assert_allclose(Sphere().distance(y, x), [angle], rtol=1e-14)
-
-
-def test_distance_between_opposite_points():
-    x = Sphere().sample(0, 4, 3)
-    np.testing.assert_allclose(Sphere().distance(x, -x), np.pi, rtol=1e-15)
 
 
 def test_draws_from_the_sphere():
@@ -199,11 +155,14 @@ def test_hessian_on_the_sphere_along_geodesics(seed):
     assert relative(H, ambient) > 1e-3
 
 
-def test_euclidean_coordinates_are_the_points():
-    q = np.array([1.0, -2.0])
-    x, pull_back = Euclidean().chart(q)
-    assert np.array_equal(x, q) and np.array_equal(Euclidean().unchart(x), q)
-    assert np.array_equal(pull_back(np.ones(2)), np.ones(2))
+def test_euclidean_space_is_flat():
+    space, x, v, H = Euclidean(), points(0), points(1), np.eye(6)
+    for same in (space.project(x), space.unchart(x), space.chart(x)[0], space.tangent(v, x)):
+        np.testing.assert_array_equal(same, x)
+    np.testing.assert_array_equal(space.retract(x, v), x + v)
+    np.testing.assert_allclose(space.distance(x, x + v), np.linalg.norm(v, axis=1), rtol=1e-14)
+    for flat in (space, BALL):
+        np.testing.assert_array_equal(flat.hessian(x[0] / 9, v[0], H), H)
 
 
 spaces = pytest.mark.parametrize("space", [Euclidean(), BALL, Sphere()],
@@ -234,7 +193,6 @@ def test_coordinates_of_points_in_a_ball():
     x[0] = 0
     sizes = np.array([np.linalg.norm(b, axis=1) for b in np.split(x, [3, 4], axis=1)])
     inside = (sizes < 0.9998 * 1.5).all(axis=0)
-    assert inside.sum() > 150
     np.testing.assert_allclose(BALL.chart(BALL.unchart(x))[0][inside], x[inside], rtol=1e-11)
     for size in (1, 1.01, 7):
         edge = BALL.project(1e6 * x[1:])

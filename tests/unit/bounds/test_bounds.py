@@ -6,18 +6,16 @@ near) exist, and formulas with a plausible mistake are exceeded by what was foun
 
 import math
 
-import autograd.numpy as anp
 import numpy as np
 import pytest
-from autograd import grad, jacobian
+from autograd import grad
 from examples import small_risk
 from hypothesis import given
 from hypothesis import strategies as st
-from reference import Program, heads, make
+from reference import Program
 from scipy.optimize import minimize
 
 from mfbook import bounds
-from mfbook.bounds import approximation
 from mfbook.bounds.derivatives import derivative_norms, directional_derivatives, largest_derivative
 from mfbook.measure import Measure
 from mfbook.models.attention import (
@@ -31,7 +29,7 @@ from mfbook.models.attention import (
 from mfbook.space import Sphere
 
 SMALL = HeadShape(d=2, k=2, v=1)
-SCORES = (0.1, 0.7, 1.0, 4.0)
+SCORES = (0.1, 1.0, 4.0)
 
 
 def radius(g, k=SMALL.k):
@@ -51,23 +49,9 @@ def unit_tokens(n, T, d, rng):
 def found():
     """The largest derivatives that ascent finds, for each score bound and order."""
     return {
-        (g, order): largest_derivative(order, SMALL, radius(g), 1, starts=starts)
+        (g, order): largest_derivative(order, SMALL, radius(g), 5, starts=starts)
         for g in SCORES
-        for order, starts in ((0, 1), (1, 4), (2, 8))
-    }
-
-
-@pytest.fixture(scope="module")
-def sampled():
-    rng = np.random.default_rng(2)
-    return {
-        g: derivative_norms(
-            boundary_heads(SMALL, radius(g), 300, rng),
-            unit_tokens(300, 4, 2, rng),
-            np.eye(2),
-            SMALL,
-        )
-        for g in SCORES
+        for order, starts in ((0, 1), (1, 1), (2, 2))
     }
 
 
@@ -151,76 +135,45 @@ def test_directional_derivatives_agree_with_complex_steps(d, k, v, T, seed):
     # central difference of order four: its error is of order step^4
     bend = (8 * (slope(1e-3) - slope(-1e-3)) - (slope(2e-3) - slope(-2e-3))) / 12e-3
     np.testing.assert_allclose(second, bend, atol=1e-6 * scale)
+    # counts are repeated tokens, shared by all heads or one for each
+    counts, each = rng.integers(1, 4, size=T), np.stack([X] * 4)
+    long = directional_derivatives(theta, h, np.repeat(X, counts, axis=0), W_U, shape)
+    for tokens, many in ((X, counts), (each, counts), (each, [counts] * 4)):
+        short = directional_derivatives(theta, h, tokens, W_U, shape, counts=many)
+        np.testing.assert_allclose(short, long, atol=1e-12 * scale)
 
 
 def test_directional_derivatives_agree_with_automatic_differentiation():
     rng = np.random.default_rng(3)
     shape = HeadShape(3, 2, 2)
-    theta, h = rng.normal(size=(2, 5, shape.size))
-    X, W_U = rng.normal(size=(4, 3)), rng.normal(size=(3, 4))
+    theta, h = rng.normal(size=(2, 3, shape.size))
+    X, W_U = rng.normal(size=(4, 3)), rng.normal(size=(3, 2))
     naive = Program(X[None], None, W_U, 3, 2, 2)
     values = directional_derivatives(theta, h, X, W_U, shape)
-    for i in range(5):
-        for word in range(4):
+    for i, word in np.ndindex(3, 2):
 
-            def along(s, i=i, word=word):
-                return naive.feature(theta[i] + s * h[i], X)[-1, word]
+        def along(s, i=i, word=word):
+            return naive.feature(theta[i] + s * h[i], X)[-1, word]
 
-            expected = along(0.0), grad(along)(0.0), grad(grad(along))(0.0)
-            computed = [part[i, word] for part in values]
-            np.testing.assert_allclose(computed, expected, rtol=1e-10, atol=1e-12)
-
-
-def test_counts_are_repeated_tokens():
-    rng = np.random.default_rng(4)
-    theta, h = rng.normal(size=(2, 3, SMALL.size))
-    X = rng.normal(size=(3, 2))
-    counts = np.array([4, 1, 2])
-    args = np.eye(2), SMALL
-    short = directional_derivatives(theta, h, X, *args, counts=counts)
-    long = directional_derivatives(theta, h, np.repeat(X, counts, axis=0), *args)
-    np.testing.assert_allclose(short, long, rtol=1e-12)
-    each = directional_derivatives(theta, h, np.stack([X] * 3), *args, counts=[counts] * 3)
-    shared = directional_derivatives(theta, h, np.stack([X] * 3), *args, counts=counts)
-    np.testing.assert_array_equal(shared, each)
-    np.testing.assert_allclose(each, short, rtol=1e-12)
-
-
-def test_derivative_norms_against_dense_tensors():
-    """The whole Jacobian and Hessian by automatic differentiation, maximised by brute force."""
-    rng = np.random.default_rng(5)
-    shape = HeadShape(2, 1, 2)
-    heads, X, W_U = rng.normal(size=(4, shape.size)), rng.normal(size=(3, 2)), np.eye(2, 3)
-    naive = Program(X[None], None, W_U, 2, 1, 2)
-    norms = derivative_norms(heads, X, W_U, shape)
-    angles = np.linspace(0, np.pi, 721)
-    for i, head in enumerate(heads):
-
-        def last(theta):
-            return naive.feature(theta, X)[-1]
-
-        J = jacobian(last)(head)
-        H = anp.moveaxis(jacobian(jacobian(last))(head), 0, -1)
-        assert norms.value[i] == pytest.approx(np.linalg.norm(last(head)), rel=1e-12)
-        assert norms.first[i] == pytest.approx(np.linalg.norm(J, 2), rel=1e-10)
-        # W_U maps onto the first two words, so directions in their plane suffice
-        e = np.stack([np.cos(angles), np.sin(angles), 0 * angles])
-        brute = np.abs(np.linalg.eigvalsh(np.einsum("ijv,va->aij", H, e))).max()
-        assert norms.second[i] == pytest.approx(brute, rel=1e-4)
+        expected = along(0.0), grad(along)(0.0), grad(grad(along))(0.0)
+        computed = [part[i, word] for part in values]
+        np.testing.assert_allclose(computed, expected, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", [HeadShape(1, 1, 1), HeadShape(2, 1, 1), HeadShape(2, 2, 1)])
 def test_norms_of_the_derivatives_and_the_share_of_the_scores(shape):
     """Second derivatives by polarisation, their largest eigenvalue over all directions of R^2."""
     rng = np.random.default_rng(4)
-    theta, X = rng.normal(size=(3, shape.size)), rng.normal(size=(4, shape.d))
+    theta, sequences = rng.normal(size=(3, shape.size)), rng.normal(size=(3, 4, shape.d))
     W_U, unit = rng.normal(size=(shape.d, 2)), np.eye(shape.size)
-    norms = derivative_norms(theta, X, W_U, shape)
+    norms = derivative_norms(theta, sequences, W_U, shape)
+    once = derivative_norms(theta, sequences, W_U, shape, iterations=1)
+    assert (0 < once.second).all() and (once.second <= norms.second * (1 + 1e-12)).all()
     angles = np.linspace(0, np.pi, 2001)
     e = np.column_stack([np.cos(angles), np.sin(angles)])
     for n, head in enumerate(theta):
 
-        def along(h, head=head):
+        def along(h, head=head, X=sequences[n]):
             return directional_derivatives(np.tile(head, (len(h), 1)), h, X, W_U, shape)
 
         value, J, _ = along(unit)
@@ -243,124 +196,55 @@ def test_norms_of_the_derivatives_and_the_share_of_the_scores(shape):
     assert two.share[0] == pytest.approx(1, rel=1e-6)
 
 
-def test_norms_of_heads_with_sequences_of_their_own():
-    shape, rng = HeadShape(2, 1, 1), np.random.default_rng(3)
-    theta, W_U = rng.normal(size=(3, shape.size)), rng.normal(size=(2, 4))
-    X = rng.normal(size=(3, 5, 2))
-    together = derivative_norms(theta, X, W_U, shape)
-    for i in range(3):
-        alone = derivative_norms(theta[i : i + 1], X[i], W_U, shape)
-        for name in ("value", "first", "second", "share"):
-            expected = getattr(alone, name)[0]
-            assert getattr(together, name)[i] == pytest.approx(expected, rel=1e-6), name
-
-
 # ---------------------------------------------------------------- B, L, H
 
 
-def constants(r, R_X=1.0, R_U=1.0, k=SMALL.k):
-    b = bounds.feature_bounds(R_X, R_U, r, k)
-    return b.B, b.L, b.H
-
-
 @pytest.mark.parametrize("g", SCORES)
-def test_bounds_hold_for_sampled_and_maximised_derivatives(g, found, sampled):
-    norms = sampled[g]
-    for order, bound in enumerate(constants(radius(g))):
-        random = (norms.value, norms.first, norms.second)[order].max()
+def test_bounds_hold_for_sampled_and_maximised_derivatives(g, found):
+    """The sharp forms are what ascent finds, up to its tolerance; nothing exceeds a bound."""
+    r, rng = radius(g), np.random.default_rng(2)
+    theta, X = boundary_heads(SMALL, r, 300, rng), unit_tokens(300, 4, 2, rng)
+    norms, b = derivative_norms(theta, X, np.eye(2), SMALL), bounds.feature_bounds(1, 1, r, 2)
+    assert b.B == pytest.approx(bounds.feature_bound(1, 1, r), rel=1e-14)
+    cases = (
+        (norms.value, b.B, b.B),
+        (norms.first, bounds.sharp_jacobian_bound(1, 1, r, 2), b.L),
+        (norms.second, bounds.hessian_attained(1, 1, r, 2), b.H),
+    )
+    for order, (values, sharp, bound) in enumerate(cases):
         extreme = found[g, order]
-        assert random <= extreme.value * (1 + 1e-9) <= bound * (1 + 2e-9)
-        assert extreme.converged
+        assert values.max() <= extreme.value * (1 + 1e-9) <= bound * (1 + 2e-9)
+        assert extreme.value == pytest.approx(sharp, rel=1e-7) and extreme.converged
         # what was found is attained, by the head and the tokens that are returned
         args = extreme.theta[None], extreme.direction[None], extreme.X, np.eye(2), SMALL
         again = directional_derivatives(*args, counts=extreme.counts)[order]
         assert np.linalg.norm(again) == pytest.approx(extreme.value, rel=1e-9)
-        assert SMALL.ball(radius(g)).contains(extreme.theta[None]).all()
+        assert SMALL.ball(r).contains(extreme.theta[None]).all()
         assert np.linalg.norm(extreme.X, axis=1).max() <= 1 + 1e-12
-
-
-@pytest.mark.parametrize("g", SCORES)
-def test_feature_and_gradient_bounds_are_sharp(g, found):
-    r = radius(g)
-    assert found[g, 0].value == pytest.approx(bounds.feature_bound(1, 1, r), rel=1e-8)
-    assert found[g, 1].value == pytest.approx(bounds.sharp_jacobian_bound(1, 1, r, 2), rel=1e-8)
-    assert bounds.sharp_jacobian_bound(1, 1, r, 2) <= bounds.jacobian_bound(1, 1, r, 2)
-
-
-@pytest.mark.parametrize("g", SCORES)
-def test_attained_curvature_is_what_ascent_finds(g, found):
-    attained = bounds.hessian_attained(1, 1, radius(g), 2)
-    assert found[g, 2].value == pytest.approx(attained, rel=1e-7)
-
-
-def test_two_opposite_tokens_attain_the_sharp_gradient_bound():
-    e, orthogonal = np.eye(2)
-    for g in (1.0, 3.0, 20.0):
-        r = radius(g)
-        head = SMALL.join(
-            r * np.outer(e, e), r * np.outer(e, orthogonal), r * e[:, None], r * e[None]
-        )
-        norms = derivative_norms(head[None], np.array([-e, e]), np.eye(2), SMALL)
-        assert norms.first[0] == pytest.approx(bounds.sharp_jacobian_bound(1, 1, r, 2), rel=1e-12)
+    if g == 1:  # why the search is there: random heads stay below a bound without its cross term
+        assert norms.second.max() < 1 + 2 * bounds.third_moment_constant() < found[g, 2].value
 
 
 def test_sizes_of_the_data_enter_with_the_right_powers():
     """Tokens, W_U and k away from one: the search meets the closed forms again."""
     shape, sizes = HeadShape(2, 3, 1), dict(R_X=1.7, R_U=0.6)
-    for r in (0.5, 1.1):
-        for order, closed in ((1, bounds.sharp_jacobian_bound), (2, bounds.hessian_attained)):
-            extreme = largest_derivative(order, shape, r, 5, starts=6, **sizes)
-            assert extreme.value == pytest.approx(closed(r=r, k=3, **sizes), rel=1e-7)
-            assert extreme.value <= constants(r, k=3, **sizes)[order] * (1 + 1e-9)
+    for order, r, starts, closed in (
+        (1, 1.1, 2, bounds.sharp_jacobian_bound),
+        (2, 1.1, 2, bounds.hessian_attained),
+    ):
+        extreme = largest_derivative(order, shape, r, 5, starts=starts, **sizes)
+        assert extreme.value == pytest.approx(closed(r=r, k=3, **sizes), rel=1e-7)
+        b = bounds.feature_bounds(r=r, k=3, **sizes)
+        assert extreme.value <= (b.L, b.H)[order - 1] * (1 + 1e-9)
 
 
 def test_hessian_bound_is_sharp_in_both_limits_and_near_between():
     ratios = {
         g: bounds.hessian_bound(1, 1, g**0.5, 1) / bounds.hessian_attained(1, 1, g**0.5, 1)
-        for g in np.geomspace(1e-3, 1e3, 300)
+        for g in np.geomspace(1e-3, 1e3, 60)
     }
     assert min(ratios.values()) >= 1 and max(ratios.values()) < 1.62
     assert ratios[min(ratios)] < 1 + 1e-4 and ratios[max(ratios)] < 1 + 1e-3
-
-
-@pytest.mark.parametrize(
-    ("name", "order", "wrong"),
-    [
-        ("B without W_U", 0, lambda r, g: r**2 / 2),
-        ("B with r for r squared", 0, lambda r, g: r),
-        ("L without scores", 1, lambda r, g: math.sqrt(2) * r),
-        ("L without the square root of two", 1, lambda r, g: r * math.hypot(1, g)),
-        ("L without values", 1, lambda r, g: math.sqrt(2) * r * g),
-        ("H without the cross term", 2, lambda r, g: max(1, g + 2 * C3 * g**2)),
-        ("H with half the third moment", 2, lambda r, g: form(g + C3 * g**2, g)),
-        ("H without the third moment", 2, lambda r, g: form(g, g)),
-        ("H with half the cross term", 2, lambda r, g: form(g / 2 + C3 * g**2, g / 2)),
-        ("H with c3 = 1/2", 2, lambda r, g: form(g + g**2, g)),
-    ],
-)
-def test_a_wrong_formula_is_exceeded(name, order, wrong, found):
-    excess = {g: found[g, order].value / wrong(radius(g), g) for g in SCORES}
-    assert max(excess.values()) > 1.05, name
-
-
-C3 = bounds.third_moment_constant()
-
-
-def form(a, g):
-    """Largest eigenvalue of the 2 x 2 form with diagonal (a, 1) and off-diagonal 2g."""
-    return np.linalg.eigvalsh([[a, 2 * g], [2 * g, 1]])[-1]
-
-
-def test_sampling_alone_misses_the_lost_cross_term(found, sampled):
-    """Why the search is there: at g = 1 random heads stay below the wrong bound."""
-    assert sampled[1.0].second.max() < 1 + 2 * C3 < found[1.0, 2].value
-
-
-def test_hessian_bound_is_the_eigenvalue_of_the_form():
-    for g in (0.01, 0.7, 30.0):
-        assert bounds.hessian_bound(1, 1, math.sqrt(g), 1) == pytest.approx(
-            form(g + 2 * C3 * g**2, g), rel=1e-12
-        )
 
 
 # ---------------------------------------------------------------- growth and drift
@@ -414,15 +298,6 @@ def test_rate_of_growth_is_attained():
     assert rate == pytest.approx((bound.values / 4 - 1) / 1e-9, rel=1e-6)
 
 
-def test_growth_bound_is_infinite_where_it_overflows():
-    bound = bounds.growth_bound(1.0, 2.0, 2, 5.0, 3.0, 3.0)
-    assert math.isfinite(bound.values) and bound.queries == math.inf
-    assert bounds.growth_bound(1.0, 2.0, 2, 1e6, 3.0, 3.0).values == math.inf
-    # a head without values never moves, a head without scores keeps them zero
-    assert bounds.growth_bound(1.0, 2.0, 2, 1e6, 0.0, 3.0) == bounds.GrowthBound(0.0, 0.0, 3.0)
-    assert bounds.growth_bound(1.0, 2.0, 2, 1e6, 3.0, 0.0).queries == 0.0
-
-
 def test_drift_is_lipschitz_with_the_stated_constants():
     risk, rng = small_risk(0)
     shape, r = risk.shape, 1.0
@@ -460,34 +335,25 @@ def test_drift_constants_are_attained_for_small_scores():
 # ---------------------------------------------------------------- approximation
 
 
-def naive_variance(risk, mu):
-    """sigma^2 and kappa by explicit loops."""
+@pytest.mark.parametrize(("heads", "S", "T"), [(7, 4, 5), (200, 20, 32)])
+def test_feature_variance_and_leading_coefficient_against_loops(heads, S, T):
+    """A few heads, and more than are treated at once."""
+    risk, rng = small_risk(1, S=S, T=T)
+    mu = Measure(rng.normal(size=(heads, risk.shape.size)), rng.dirichlet(np.ones(heads)))
     phi = features(mu.atoms, risk.X, risk.W_U, risk.shape)
-    S, T = phi.shape[1:3]
     sigma2 = kappa = 0.0
-    for s in range(S):
-        for t in range(T):
-            f = mu.weights @ phi[:, s, t]
-            covariance = np.cov(phi[:, s, t].T, aweights=mu.weights, ddof=0)
-            sigma2 += np.trace(covariance) / (S * T)
-            kappa += np.trace(softmax_jacobian(f) @ covariance) / (2 * S * T)
-    return sigma2, kappa
-
-
-@pytest.mark.parametrize("block", [approximation.BLOCK, 100, 1])
-def test_feature_variance_and_leading_coefficient_against_loops(block, monkeypatch):
-    monkeypatch.setattr(approximation, "BLOCK", block)
-    risk, rng = small_risk(1)
-    mu = Measure(rng.normal(size=(7, risk.shape.size)), rng.dirichlet(np.ones(7)))
-    sigma2, kappa = naive_variance(risk, mu)
+    for s, t in np.ndindex(S, T):
+        covariance = np.cov(phi[:, s, t].T, aweights=mu.weights, ddof=0)
+        J = softmax_jacobian(mu.weights @ phi[:, s, t])
+        sigma2 += np.trace(covariance) / (S * T)
+        kappa += np.trace(J @ covariance) / (2 * S * T)
     assert bounds.feature_variance(risk, mu) == pytest.approx(sigma2, rel=1e-12)
     assert bounds.leading_coefficient(risk, mu) == pytest.approx(kappa, rel=1e-12)
     assert kappa <= sigma2 / 4
     R_X, R_U = bounds.data_radii(risk.X, risk.W_U)
     r = max(np.linalg.norm(W, axis=(1, 2)).max() for W in risk.shape.split(mu.atoms))
     assert sigma2 <= bounds.feature_bound(R_X, R_U, r) ** 2
-    single = Measure.dirac(mu.atoms[0])
-    assert bounds.feature_variance(risk, single) < 1e-28
+    assert bounds.feature_variance(risk, Measure.dirac(mu.atoms[0])) < 1e-28
 
 
 def test_mean_excess_risk_against_its_bounds():
@@ -496,7 +362,7 @@ def test_mean_excess_risk_against_its_bounds():
     mu = Measure(rng.normal(scale=0.7, size=(40, risk.shape.size)))
     phi = features(mu.atoms, risk.X, risk.W_U, risk.shape)
     sigma2, kappa = bounds.feature_variance(risk, mu), bounds.leading_coefficient(risk, mu)
-    M, draws = 64, 3000
+    M, draws = 64, 2000
     chosen = rng.integers(mu.size, size=(draws, M))
     counts = (chosen[:, :, None] == np.arange(mu.size)).sum(axis=1) / M
     f = np.einsum("nm,mstv->nstv", counts, phi)
@@ -512,13 +378,14 @@ def test_mean_excess_risk_against_its_bounds():
     assert bounds.variance_rate(sigma2, M) <= bounds.sharp_rate(math.sqrt(sigma2), M) * (1 + 1e-12)
 
 
-def test_rates():
-    assert bounds.monte_carlo_rate(3.0, 16) == pytest.approx(math.sqrt(2) * 3 / 4)
-    assert bounds.sharp_rate(3.0, 16) == pytest.approx(9 / 64)
-    assert bounds.variance_rate(9.0, 16) == pytest.approx(9 / 64)
-    # the two bounds cross at B = 4 sqrt(2 M)
-    B = 4 * math.sqrt(2 * 16)
-    assert bounds.sharp_rate(B, 16) == pytest.approx(bounds.monte_carlo_rate(B, 16))
+def test_rates_cross():
+    """The two bounds are equal at B = 4 sqrt(2 M), for any M."""
+    for M in (1, 16, 1000):
+        B = 4 * math.sqrt(2 * M)
+        assert bounds.monte_carlo_rate(B, M) == pytest.approx(8, rel=1e-14)
+        assert bounds.sharp_rate(B, M) == pytest.approx(8, rel=1e-14)
+        assert bounds.variance_rate(B**2, M) == pytest.approx(8, rel=1e-14)
+    assert bounds.variance_rate(0.0, 5) == 0
 
 
 def test_data_radii():
@@ -530,121 +397,60 @@ def test_data_radii():
     assert 0.99 * R_U < stretch.max() <= R_U
 
 
-def test_large_arguments_give_infinity_not_an_error():
+# ---------------------------------------------------------------- the ends of the range
+
+
+def test_what_overflows_is_infinite():
     assert bounds.score_bound(1e200, 1e200, 1) == math.inf
     assert bounds.feature_bounds(1e200, 1.0, 1e200, 1) == bounds.FeatureBounds(*[math.inf] * 3)
-    assert bounds.hessian_attained(1e200, 1.0, 1e200, 1) == math.inf
+    bound = bounds.growth_bound(1.0, 2.0, 2, 5.0, 3.0, 3.0)
+    assert math.isfinite(bound.values) and bound.queries == math.inf
+    assert bounds.growth_bound(1.0, 2.0, 2, 1e6, 3.0, 3.0).values == math.inf
+    # a head without values never moves, a head without scores keeps them zero
+    assert bounds.growth_bound(1.0, 2.0, 2, 1e6, 0.0, 3.0) == bounds.GrowthBound(0.0, 0.0, 3.0)
+    assert bounds.growth_bound(1.0, 2.0, 2, 1e6, 3.0, 0.0).queries == 0.0
 
 
-# ---------------------------------------------------------------- bad input
-
-RISK, _ = small_risk(4)
-HEADS = np.zeros((2, SMALL.size))
+HEADS, RISK, TWO = np.zeros((2, SMALL.size)), small_risk(4)[0], np.eye(2)
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "name"),
+    ("name", "call"),
     [
-        (lambda: bounds.score_bound(0.0, 1.0, 1), ValueError, "R_X"),
-        (lambda: bounds.score_bound(1.0, -1.0, 1), ValueError, "r"),
-        (lambda: bounds.score_bound(1.0, 1.0, 0), ValueError, "k"),
-        (lambda: bounds.score_bound(1.0, 1.0, 2.5), TypeError, "k"),
-        (lambda: bounds.feature_bound(1.0, math.nan, 1.0), ValueError, "R_U"),
-        (lambda: bounds.feature_bound(1.0, "wide", 1.0), TypeError, "R_U"),
-        (lambda: bounds.jacobian_bound(1.0, 0.0, 1.0, 1), ValueError, "R_U"),
-        (lambda: bounds.sharp_jacobian_bound(1.0, 0.0, 1.0, 1), ValueError, "R_U"),
-        (lambda: bounds.hessian_bound(1.0, math.inf, 1.0, 1), ValueError, "R_U"),
-        (lambda: bounds.hessian_attained(1.0, 1.0, 0.0, 1), ValueError, "r"),
-        (lambda: bounds.feature_bounds(1.0, 1.0, 1.0, True), TypeError, "k"),
-        (lambda: bounds.drift_lipschitz(-1.0, 1.0, 1.0, 1), ValueError, "R_X"),
-        (lambda: bounds.growth_bound(1.0, 1.0, 1, -0.1, 1.0, 1.0), ValueError, "tau"),
-        (lambda: bounds.growth_bound(1.0, 1.0, 1, 0.1, -1.0, 1.0), ValueError, "values"),
-        (lambda: bounds.growth_bound(1.0, 1.0, 1, 0.1, 1.0, math.nan), ValueError, "queries"),
-        (lambda: bounds.data_radii(np.zeros((2, 3)), np.zeros((3, 2))), ValueError, "X"),
-        (lambda: bounds.data_radii(np.zeros((2, 2, 3)), np.zeros((2, 2))), ValueError, "W_U"),
-        (lambda: bounds.data_radii([[[math.inf]]], [[1.0]]), ValueError, "X"),
-        (lambda: bounds.monte_carlo_rate(1.0, 0), ValueError, "M"),
-        (lambda: bounds.monte_carlo_rate(0.0, 1), ValueError, "B"),
-        (lambda: bounds.sharp_rate(1.0, 1.5), TypeError, "M"),
-        (lambda: bounds.variance_rate(-1.0, 1), ValueError, "sigma2"),
-        (lambda: bounds.feature_variance(None, Measure([[0.0]])), TypeError, "risk"),
-        (lambda: bounds.feature_variance(RISK, [[0.0]]), TypeError, "mu"),
-        (lambda: bounds.leading_coefficient(RISK, Measure([[0.0]])), ValueError, "mu"),
-        (
-            lambda: bounds.leading_coefficient(RISK, Measure(np.full((1, 24), 1j))),
-            TypeError,
-            "mu",
-        ),
-        (lambda: directional_derivatives(HEADS[:, 1:], HEADS, 0, 0, SMALL), ValueError, "theta"),
-        (lambda: directional_derivatives(HEADS, HEADS[:1], 0, 0, SMALL), ValueError, "h"),
-        (
-            lambda: directional_derivatives(HEADS, HEADS, np.zeros((3, 2, 2)), np.eye(2), SMALL),
-            ValueError,
-            "X",
-        ),
-        (
-            lambda: directional_derivatives(HEADS, HEADS, np.zeros((2, 2)), np.eye(3), SMALL),
-            ValueError,
-            "W_U",
-        ),
-        (
-            lambda: directional_derivatives(
-                HEADS, HEADS, np.zeros((2, 2)), np.eye(2), SMALL, counts=[1.0, 0.0]
-            ),
-            ValueError,
-            "counts",
-        ),
-        (
-            lambda: derivative_norms(1j * HEADS, np.zeros((2, 2)), np.eye(2), SMALL),
-            TypeError,
-            "theta",
-        ),
-        (
-            lambda: derivative_norms(HEADS, np.zeros((2, 2)), np.eye(2), SMALL, iterations=0),
-            ValueError,
-            "iterations",
-        ),
-        (lambda: largest_derivative(3, SMALL, 1.0, 0), ValueError, "order"),
-        (lambda: largest_derivative(2, SMALL, 0.0, 0), ValueError, "r"),
-        (lambda: largest_derivative(2, SMALL, 1.0, "seed"), TypeError, "rng"),
-        (lambda: largest_derivative(2, SMALL, 1.0, 0, starts=0), ValueError, "starts"),
-        (lambda: largest_derivative(2, SMALL, 1.0, 0, tokens=0), ValueError, "tokens"),
+        ("W_U", lambda: bounds.data_radii(np.zeros((2, 2, 3)), np.zeros((2, 2)))),
+        ("mu", lambda: bounds.leading_coefficient(RISK, Measure([[0.0]]))),
+        ("mu", lambda: bounds.feature_variance(RISK, Measure([[0.0]]))),
+        ("h", lambda: directional_derivatives(HEADS, HEADS[:1], TWO, TWO, SMALL)),
+        ("X", lambda: directional_derivatives(HEADS, HEADS, np.zeros((3, 2, 2)), TWO, SMALL)),
+        ("W_U", lambda: directional_derivatives(HEADS, HEADS, TWO, np.eye(3), SMALL)),
+        ("counts", lambda: directional_derivatives(HEADS, HEADS, TWO, TWO, SMALL, counts=[1, 0])),
+        ("delta", lambda: bounds.propagation_rate(10, 0.1, 1.0, D=3, t_end=1.0)),
     ],
 )
-def test_bad_arguments_are_named(call, error, name):
-    with pytest.raises(error, match=rf"^{name}: expected"):
+def test_bad_arguments_are_named(name, call):
+    with pytest.raises(ValueError, match=f"^{name}: "):
         call()
 
 
 # ---------------------------------------------------------------- propagation of chaos
 
 
-def test_rate_is_the_formula_of_the_theorem():
-    M, epsilon, delta, D, t_end = 100, 0.03, 0.05, 7, 2.0
-    N = 67  # the ceiling of 2 / 0.03
-    expected = (
-        epsilon
-        + np.sqrt(epsilon * (D + np.log(M * N / delta)))
-        + np.sqrt((1 + np.log(N / delta)) / M)
-    )
-    assert np.isclose(bounds.propagation_rate(M, epsilon, delta, D=D, t_end=t_end), expected)
-    # one step
-    expected = 0.5 + np.sqrt(0.5 * (3 + np.log(7 / 0.1))) + np.sqrt((1 + np.log(1 / 0.1)) / 7)
-    assert np.isclose(bounds.propagation_rate(7, 0.5, 0.1, D=3, t_end=0.5), expected)
-
-
-def test_rate_does_not_count_a_step_more_where_the_step_is_rounded():
-    rate = lambda epsilon: bounds.propagation_rate(64, epsilon, 0.1, D=32, t_end=8.0)  # noqa: E731
-    assert np.isclose(rate(np.nextafter(0.25, 0)), rate(0.25), rtol=1e-12)
-    assert rate(0.2499) - rate(0.25) > 1e-4  # 33 steps
-
-
-@pytest.mark.parametrize("name, factor", [("M", 4), ("epsilon", 0.25)])
-def test_rate_falls_with_heads_and_steps(name, factor):
-    arguments = {"M": 64, "epsilon": 0.01}
-    better = {**arguments, name: type(arguments[name])(factor * arguments[name])}
-    rate = lambda a: bounds.propagation_rate(**a, delta=0.1, D=32, t_end=8.0)  # noqa: E731
-    assert rate(better) < rate(arguments)
+@given(
+    M=st.integers(1, 1000), steps=st.integers(1, 300), share=st.floats(0.01, 0.99),
+    delta=st.floats(1e-6, 0.99), D=st.integers(1, 50),
+)  # fmt: skip
+def test_rate_is_the_formula_of_the_theorem(M, steps, share, delta, D):
+    """With N the number of steps: the last one may be cut short."""
+    t_end = 2.0
+    epsilon = t_end / (steps - 1 + share)
+    expected = epsilon + math.sqrt(epsilon * (D + math.log(M * steps / delta)))
+    expected += math.sqrt((1 + math.log(steps / delta)) / M)
+    found = bounds.propagation_rate(M, epsilon, delta, D=D, t_end=t_end)
+    assert found == pytest.approx(expected, rel=1e-12)
+    # no step more where a whole number of steps is rounded
+    whole = [f(t_end / steps, 0) if f else t_end / steps for f in (None, np.nextafter)]
+    rates = [bounds.propagation_rate(M, e, delta, D=D, t_end=t_end) for e in whole]
+    assert rates[0] == pytest.approx(rates[1], rel=1e-12)
 
 
 def test_mean_square_bound_from_its_parts():
@@ -663,46 +469,3 @@ def test_mean_square_bound_from_its_parts():
     long = bounds.propagation_bound(R_X, R_U, r, k, M=M, epsilon=4.01 / b.L**2, tau=tau)
     assert got.one_sided and not long.one_sided
     assert np.isclose(long.exponent, got.paper_exponent)
-
-
-def test_mean_square_bound_holds_for_a_small_problem():
-    """SGD on 8 heads against their characteristics, 100 runs."""
-    from mfbook.flow import gradient_flow, sgd
-
-    R, _ = make(seed=21, S=4, T=3)
-    law = Measure(0.2 * np.random.default_rng(22).normal(size=(60, R.shape.size)))
-    tau, epsilon, M = 0.25, 1 / 32, 8
-    solution = gradient_flow(R, law, [0, tau]).end.atoms
-    square = []
-    for seed in range(100):
-        rng = np.random.default_rng(seed)
-        picks = rng.integers(60, size=M)
-        end = sgd(R, Measure(law.atoms[picks]), [0, tau], epsilon, rng).end.atoms
-        square.append(((end - solution[picks]) ** 2).sum(axis=1).mean())
-    R_X, R_U = bounds.data_radii(R.X, R.W_U)
-    r = max(np.linalg.norm(W, 2, (1, 2)).max() for W in R.shape.split(solution)) * 1.2
-    bound = bounds.propagation_bound(R_X, R_U, r, R.shape.k, M=M, epsilon=epsilon, tau=tau)
-    assert np.log10(np.sqrt(np.mean(square))) < bound.log10
-
-
-@pytest.mark.parametrize(
-    "change, name",
-    [({"M": 0}, "M"), ({"epsilon": 0.0}, "epsilon"), ({"delta": 1.0}, "delta"),
-     ({"delta": 0.0}, "delta"), ({"t_end": -1.0}, "t_end"), ({"D": 0}, "D")],
-)  # fmt: skip
-def test_rate_names_bad_input(change, name):
-    good = {"M": 10, "epsilon": 0.1, "delta": 0.1, "D": 3, "t_end": 1.0}
-    with pytest.raises(ValueError, match=name):
-        bounds.propagation_rate(**(good | change))
-    if name in ("M", "epsilon"):
-        good = {"M": 10, "epsilon": 0.1, "tau": 1.0}
-        with pytest.raises(ValueError, match=name):
-            bounds.propagation_bound(1.0, 1.0, 1.0, 1, **(good | change))
-
-
-def test_norms_that_are_iterated_once_are_attained_too():
-    R, _ = make(seed=2)
-    theta = heads(1, 4, R.shape)
-    one = derivative_norms(theta, R.X[0], R.W_U, R.shape, iterations=1)
-    many = derivative_norms(theta, R.X[0], R.W_U, R.shape)
-    assert (0 < one.second).all() and (one.second <= many.second * (1 + 1e-12)).all()

@@ -13,35 +13,28 @@ import pytest
 from mpmath import mp, mpf
 
 from mfbook import bounds
-from mfbook.bounds.clusters import (
-    anticoncentration,
-    cluster_mass_bound,
-)
-from mfbook.equilibria import clusters, minimise_on_circle, second_order, settle
-from mfbook.flow import constant, gradient_flow, polynomial_decay, sgd, warmup_cosine
-from mfbook.landscape import maximise_potential
+from mfbook.bounds.clusters import anticoncentration, cluster_mass_bound
+from mfbook.equilibria import minimise_on_circle, second_order, settle
+from mfbook.flow import gradient_flow, polynomial_decay, sgd
 from mfbook.measure import Measure, mixture
 from mfbook.models.activations import GELU, TANH
 from mfbook.models.attention import (
     AttentionRisk,
     HeadShape,
     attention_weights,
-    cross_entropy,
     features,
-    softmax,
 )
 from mfbook.models.attention.ensemble import ensemble_gradient
 from mfbook.models.confinement import Ridge
 from mfbook.models.sphere import (
     SphereEnergy,
-    forces,
     fourier_coefficients,
     funk_hecke,
     inflection,
     kernel,
 )
-from mfbook.models.tokens import TokenEnergy, centred_kernel, softmax_field, softmax_potential
-from mfbook.stability import atomic_stability, kl_envelope, kl_fit
+from mfbook.models.tokens import TokenEnergy, softmax_field, softmax_potential
+from mfbook.stability import atomic_stability
 from mfbook.transport import optimal_plan, wasserstein
 
 EPS = np.finfo(float).eps
@@ -98,7 +91,7 @@ def log_sum(f):
     return top + mpmath.log(sum(mpmath.exp(x - top) for x in f))
 
 
-@pytest.mark.parametrize("size", [1e-300, 1e-150, 1e-6, 1.0, 30.0, 1e3, 1e6])
+@pytest.mark.parametrize("size", [1e-300, 1e-6, 1.0, 1e3, 1e6])
 def test_heads_of_any_size(size):
     R, theta = problem()
     theta = size * theta
@@ -137,16 +130,6 @@ def test_heads_of_any_size(size):
     g = ensemble_gradient(theta.T[:, None], R.X[None], R.Y[None], R.W_U, R.shape)[:, 0].T
     equal = R.gradient(theta, Measure(theta))
     assert np.abs(g - equal).max() <= 1e-11 * np.abs(equal).max()
-
-
-@pytest.mark.parametrize("size", [1e-300, 1e-6, 1.0, 1e6])
-def test_softmax_and_loss_at_any_size(size):
-    f = size * np.array([[1.0, -1.0, 0.5, 1.0], [-1.0, -1.0, -1.0, -1.0], [0.0, 1.0, 1.0, -1.0]])
-    y = np.array([[0.1, 0.2, 0.3, 0.4], [1.0, 0.0, 0.0, 0.0], [0.0, 0.5, 0.5, 0.0]])
-    for row, label, p, loss in zip(f, y, softmax(f), cross_entropy(f, y), strict=True):
-        row, label = exact(row), exact(label)
-        close(p, [mpmath.exp(a - log_sum(row)) for a in row])
-        close(loss, log_sum(row) - row @ label)
 
 
 # ------------------------------------------------------------------------------- the sphere
@@ -189,13 +172,6 @@ def test_energy_and_field_at_any_temperature(beta, d):
     away = -x[[0]]  # at the other end there is nothing left of the kernel
     Z, N = pair_sums(away, x, w, beta)
     close(G.velocity(away, mu), tangent(away, N / Z[:, None]), tolerance * 10)
-    if d == 2:
-        Z, N = pair_sums(x, x, w, beta)
-        found = forces.CircleSums.of(x, w, beta)(x, "Zt")
-        turned = exact(np.stack([-x[:, 1], x[:, 0]], axis=1))
-        for row, sums in zip(found, (Z, (turned * N).sum(axis=1)), strict=True):
-            # the series is exact up to rounding of its largest value, one
-            assert max(abs(exact(row) - sums)) <= tolerance
 
 
 @pytest.mark.parametrize("beta", [1e-6, 1.0, 1e6])
@@ -247,30 +223,6 @@ def test_kernel_and_its_constants(beta):
         close(cluster_mass_bound(beta, 0.05), (found[1] + mpf(0.05)) / (found[0] + mpf(found[1])))
 
 
-def test_kernel_beyond_any_temperature():
-    for beta in (1e-70, 1e70):
-        for part in kernel([0.0, 1e-3, 1.0, np.pi], beta):
-            assert np.isfinite(part).all()
-    assert [float(part[0]) for part in kernel([0.0], 1e70)] == [1.0, 0.0, -1e70]
-
-
-@pytest.mark.parametrize("beta", BETAS)
-def test_clusters_at_any_temperature(beta):
-    threshold = 1 / (2 * math.sqrt(beta))
-    near, far = 0.99 * threshold, 1.01 * threshold
-    angles = np.array([0.0, near, near + far]) if beta >= 1 else np.array([0.0, 1.0, 2.5])
-    found = clusters(Measure(circle(angles), [1e-300, 0.5, 0.5]), beta=beta)
-    assert found.count == (2 if beta >= 1 else 1)
-    assert found.labels.tolist() == ([0, 0, 1] if beta >= 1 else [0, 0, 0])
-
-
-def test_clusters_of_hardly_any_mass():
-    angles = np.array([0.0, 0.1, 3.0])
-    found = clusters(Measure(circle(angles), [LEAST, LEAST, 1.0]), threshold=0.2)
-    assert np.abs(found.centres[0] - circle(np.array([0.05]))).max() < 1e-15
-    assert found.masses.tolist() == [2 * LEAST, 1.0]
-
-
 @pytest.mark.parametrize("beta", BETAS)
 def test_minimiser_at_any_temperature(beta):
     """A linear unit of weight -4 holds half of the mass at each of its ends, if beta is small."""
@@ -279,23 +231,6 @@ def test_minimiser_at_any_temperature(beta):
     close(found.value, value, 1e-14 + EPS / beta)
     assert found.converged and found.gap <= 1e-13
     assert np.abs(found.measure.weights - 0.5).max() < 1e-9
-
-
-@pytest.mark.slow
-def test_minimiser_that_needs_more_atoms_than_it_takes():
-    """Mass on the half-circle where a unit is off: thousands of atoms, of which it takes some."""
-    beta = 1e6
-    found = minimise_on_circle(SphereEnergy(beta, [[1.0, 0.0]], [1.0]))
-    spread = math.sqrt(2 * math.pi / beta) / (2 * beta * math.pi)  # of the uniform law, nearly
-    assert not found.converged and found.value - found.gap < spread < found.value < 3 * spread
-
-
-@pytest.mark.parametrize("size", [1e-300, 1e-10, 1e10, 1e150])
-def test_potentials_of_any_size(size):
-    a, omega = [[1.0, 0.0], [0.6, 0.8], [-0.8, 0.6]], np.array([1.0, -2.0, 0.5])
-    one, other = maximise_potential(a, omega), maximise_potential(a, size * omega)
-    close(other.value, mpf(size) * mpf(one.value))
-    assert np.abs(one.points - other.points).max() < 1e-12
 
 
 @pytest.mark.parametrize("s", [1e-300, 1e-9, 1e-4, 0.3, 0.99, 1.01, 5.0, 40.0, 1e6])
@@ -318,23 +253,16 @@ def test_primitives_from_tiny_to_large(s):
 @pytest.mark.parametrize("tiny", [1e-300, LEAST, 0.0])
 def test_weights_that_are_nearly_nothing(tiny):
     R, theta = problem()
-    one = Measure(theta[:1])
-    both = Measure(theta, [1 - tiny, tiny])
+    one, both = Measure(theta[:1]), Measure(theta, [1 - tiny, tiny])
     assert R(both) == pytest.approx(R(one), rel=1e-15)
-    near = R.gradient(theta, both) - R.gradient(theta, one)
-    assert np.abs(near).max() < 1e-15
+    assert np.abs(R.gradient(theta, both) - R.gradient(theta, one)).max() < 1e-15
     assert both.merge(1e-3).weights.tolist() == ([1.0, tiny] if tiny else [1.0])
-    same = Measure(theta[[0, 1, 1]], [1 - tiny, tiny, 0.0]).merge(1e-3)
-    assert np.abs(same.atoms - theta[: len(same.atoms)]).max() < 1e-15
     assert mixture(one, both, tiny).weights.tolist() == [1 - tiny, tiny, tiny * tiny]
-    assert both.resample(0, 10).size == 10
 
     x = circle(np.array([0.3, 2.0]))
-    for normalised in (True, False):
-        F = SphereEnergy(3.0, normalised=normalised)
+    for F in (SphereEnergy(3.0, normalised=True), SphereEnergy(3.0)):
         mu = Measure(x, [1 - tiny, tiny])
-        error = F.velocity(x, mu) - F.velocity(x, Measure(x[:1]))
-        assert np.abs(error).max() < 1e-15
+        assert np.abs(F.velocity(x, mu) - F.velocity(x, Measure(x[:1]))).max() < 1e-15
         assert settle(F, mu, ascent=True).clusters.count == 1
 
 
@@ -353,15 +281,6 @@ def test_stability_with_an_atom_that_is_nearly_nothing(tiny):
     assert np.abs(report.collective - expected).max() < 1e-5
 
 
-def test_masses_too_small_to_vary():
-    mu = Measure([[1.0, 0.0], [0.0, 2.0]], [1 - 1e-9, 1e-9])
-    with pytest.raises(ValueError, match="mu: expected positive weights, at least 1e-08"):
-        centred_kernel(softmax_potential, mu)
-    mu = Measure([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]], [0.5, 0.5 - 1e-7, 1e-7])
-    energy = TokenEnergy()
-    assert centred_kernel(lambda x, nu: energy.first_variation(x, nu), mu).asymmetry < 1e-5
-
-
 @pytest.mark.parametrize("tiny", [1e-17, 1e-300, LEAST])
 def test_transport_of_nearly_nothing(tiny):
     """To a point mass every plan is the product, however little there is to move."""
@@ -373,26 +292,6 @@ def test_transport_of_nearly_nothing(tiny):
         close(wasserstein(nu, mu, 2), mpmath.sqrt(mpf(tiny)) * 10**6)
     plan = optimal_plan(Measure([[0.0], [1.0]], [1 - tiny, tiny]), Measure([[3.0], [5.0]]))
     assert plan.mass.sum() == pytest.approx(1) and (plan.mass > 0).all()
-
-
-def test_transport_with_ties():
-    """Equal atoms and equal costs: every plan that is optimal has the same cost."""
-    same = Measure(np.ones((4, 3)))
-    assert wasserstein(same, Measure(np.ones((3, 3))), 1) == 0.0
-    square = np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
-    assert wasserstein(*map(Measure, square)) == 1.0
-    assert wasserstein(Measure(square[0], [0.25, 0.75]), Measure(square[1])) == 1.0
-
-
-@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e150, 1e300])
-def test_merging_at_any_scale(scale):
-    atoms = np.array([[0.0, 1.0], [0.0, 1.4], [1.0, 0.0], [3.0, 3.0]])
-    mu = Measure(scale * atoms, [0.1, 0.3, 0.2, 0.4])
-    found = mu.merge(0.5 * scale)
-    close(found.atoms, mpf(scale) * exact(atoms[[0, 2, 3]] + [[0, 0.3], [0, 0], [0, 0]]))
-    assert found.weights.tolist() == [0.4, 0.2, 0.4]
-    assert mu.merge(0.3 * scale).size == 4 and mu.merge(1e308).size == 1
-    assert mu.merge(LEAST).size == 4
 
 
 # ------------------------------------------------------------------------------- tokens
@@ -440,18 +339,14 @@ def test_steps_that_move_nothing(step):
     run = sgd(Ridge(1.0), mu, times, step, 0)
     assert run.completed and np.array_equal(run.end.atoms, mu.atoms)
     for method in ("RK45", "DOP853", "Radau", "BDF", "LSODA"):
-        with pytest.raises(ValueError, match="times: expected rescaled times from 1e-75"):
+        with pytest.raises(ValueError, match="^times: "):
             gradient_flow(Ridge(1.0), mu, times, method=method)
 
 
 @pytest.mark.parametrize("rate", [1e-70, 1e6, 1e70])
 @pytest.mark.parametrize("method", ["RK45", "DOP853", "Radau", "BDF", "LSODA"])
 def test_rates_of_any_size(rate, method):
-    """The flow knows no unit of time: exp(-rate t) up to a hundred times the tolerance.
-
-    Not so ``"RK23"`` beyond a rate of 1e9: its estimate of the error of a linear decay vanishes
-    at the step 1/rate, which SciPy then tries first.
-    """
+    """The flow knows no unit of time: exp(-rate t) up to a hundred times the tolerance."""
     times = np.array([0.0, 0.5, 2.0]) / rate
     run = gradient_flow(Ridge(rate), Measure([[1.0]]), times, method=method, rtol=1e-7)
     assert run.completed
@@ -469,21 +364,6 @@ def test_clock_of_a_decaying_rate(scale, power):
         close(xi(t), mpmath.exp(-p * log) / 2, 1e-14 + EPS * float(p * (1 + 4 * log)))
         tau = s * (log if p == 1 else mpmath.expm1((1 - p) * log) / (1 - p))
         close(xi.tau(t), tau, 1e-14 + 8 * exponent)
-
-
-def test_clock_of_a_warm_up():
-    for w, e in ((0.0, 1e-75), (1e-75, 1.0), (1e-3, 1e6), (1.0, 1e75)):
-        xi = warmup_cosine(2.0, w, e, 0.5)
-        for t in (0.0, w / 2, w, (w + e) / 2, e, 2 * e):
-            rise, fall = mpf(min(t, w)), mpf(min(max(t - w, 0), e - w))
-            width = mpf(e - w)
-            tau = 2 * rise**2 / mpf(w) if w else mpf(0)
-            tau += mpf(2.5) * fall
-            tau += mpf(1.5) * width / mpmath.pi * mpmath.sin(mpmath.pi * fall / width)
-            tau += max(mpf(t) - mpf(e), 0)
-            # of a difference from w or e a rounding is left
-            assert abs(mpf(xi.tau(t)) - tau) <= 8 * EPS * mpf(max(t, e)), (w, e, t)
-    assert constant(1e-300).tau([0.0, 1e300]).tolist() == [0.0, 2.0]
 
 
 # ------------------------------------------------------------------------------- constants
@@ -516,19 +396,3 @@ def test_bounds_from_tiny_to_huge(R_X, r):
     terms += mpmath.sqrt(2) * L * mpmath.sqrt(e * t)
     log = (kappa * t + mpmath.log(terms)) / mpmath.log(10)
     assert abs(report.log10 - log) <= 1e-13 * (1 + abs(log))
-
-
-def test_rate_of_theorem_5_2_with_extreme_steps():
-    for epsilon, t_end, delta in ((LEAST, 8.0, 0.1), (1e-3, 8.0, LEAST), (1e-300, 1e300, 0.5)):
-        N = mpmath.ceil(mpf(t_end) / mpf(epsilon))
-        e, log = mpf(epsilon), mpmath.log(N / mpf(delta))
-        expected = e + mpmath.sqrt(e * (32 + mpmath.log(64) + log)) + mpmath.sqrt((1 + log) / 64)
-        close(bounds.propagation_rate(64, epsilon, delta, D=32, t_end=t_end), expected, 1e-13)
-    assert math.isfinite(bounds.propagation_rate(64, 1e300, 0.1, D=32, t_end=1e-300))
-
-
-def test_rates_of_convergence_over_the_whole_range():
-    E = np.geomspace(1e-300, 1e300, 64)
-    fit = kl_fit(E, 3 * E**0.5)
-    assert fit.alpha == pytest.approx(0.25, abs=1e-12) and fit.c == pytest.approx(3, rel=1e-9)
-    assert kl_envelope([0.0, 1e300], LEAST, 1e300, 0.75).tolist() == [LEAST, 0.0]

@@ -1,0 +1,119 @@
+"""Rates from an inequality: exact power laws, integrated equations, real flows."""
+
+import numpy as np
+import pytest
+from reference import make, measure
+from scipy.integrate import solve_ivp
+from scipy.stats import t as student
+
+from mfbook.flow import gradient_flow
+from mfbook.measure import Measure
+from mfbook.models.confinement import Ridge
+from mfbook.stability import kl_constant, kl_envelope, kl_fit, kl_length
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.6, 0.75, 0.9])
+def test_exact_power_laws(alpha):
+    E = np.geomspace(3.0, 1e-7, 100)
+    fit = kl_fit(E, 0.2 * E ** (2 * alpha))
+    assert fit.alpha == pytest.approx(alpha, abs=1e-12)
+    assert fit.c == pytest.approx(0.2, rel=1e-10)
+    assert fit.slope == 2 * fit.alpha
+    np.testing.assert_allclose(fit.slopes, 2 * alpha, atol=1e-10)
+    assert fit.interval[0] <= alpha + 1e-11 and fit.interval[1] >= alpha - 1e-11
+
+
+def test_fit_is_that_of_its_blocks():
+    rng = np.random.default_rng(0)
+    E = np.geomspace(1.0, 1e-3, 12)
+    D = 2 * E**1.4 * np.exp(0.1 * rng.normal(size=12))
+    shuffled = rng.permutation(12)
+    fit = kl_fit(E[shuffled], D[shuffled], blocks=3)
+    x, y = np.log(E), np.log(D)
+    slopes = [np.polyfit(x[i : i + 4], y[i : i + 4], 1)[0] for i in (0, 4, 8)]
+    np.testing.assert_allclose(fit.slopes, slopes, rtol=1e-12)  # from the largest E on
+    assert fit.slope == pytest.approx(np.polyfit(x, y, 1)[0], rel=1e-12)
+    half = student.ppf(0.975, 2) * np.std(slopes, ddof=1) / np.sqrt(3)
+    ends = (np.mean(slopes) - half) / 2, (np.mean(slopes) + half) / 2
+    assert fit.interval == pytest.approx(ends, rel=1e-9)
+    assert fit.c == pytest.approx(kl_constant(E, D, fit.alpha), rel=1e-12)
+
+
+def test_constant_is_the_largest_with_the_inequality():
+    rng = np.random.default_rng(1)
+    E, D = rng.uniform(0.1, 2, size=(2, 30))
+    for alpha in (0.5, 0.8, 0.49):
+        c = kl_constant(E, D, alpha)
+        assert (D >= c * E ** (2 * alpha) * (1 - 1e-12)).all()
+        assert not (D >= 1.001 * c * E ** (2 * alpha)).all()
+    # powers that underflow on the way
+    assert kl_constant([1e-250], [2e-250], 0.75) == pytest.approx(2e125, rel=1e-12)
+    assert kl_constant([1e-290], [1e-300], 0.9) == pytest.approx(1e-300 / 1e-261 / 1e-261)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.5 + 1e-9, 0.6, 0.75, 0.95])
+def test_envelope_solves_its_equation_and_length_is_attained(alpha):
+    E0, c = 0.7, 1.3
+    tau = np.linspace(0, 5, 11)
+
+    def slope(_, y):
+        D = c * y[0] ** (2 * alpha)
+        return [-D, np.sqrt(D)]
+
+    run = solve_ivp(slope, (0, 5), [E0, 0.0], t_eval=tau, rtol=1e-11, atol=1e-14)
+    envelope = kl_envelope(tau, E0, c, alpha)
+    np.testing.assert_allclose(envelope, run.y[0], rtol=1e-7)
+    # length so far and the bound on what is left make the bound from the start
+    left = [kl_length(E, c, alpha) for E in envelope]
+    np.testing.assert_allclose(run.y[1] + left, kl_length(E0, c, alpha), rtol=1e-8)
+
+
+def test_envelope_at_the_ends_of_the_numbers():
+    tau = [0.0, 1e-300, 1.0, 1e300]
+    for alpha in (0.5, 0.75, 0.99):
+        for E0 in (1e-300, 1.0, 1e300):
+            for c in (1e-300, 1.0, 1e308):
+                E = kl_envelope(tau, E0, c, alpha)
+                assert np.isfinite(E).all() and (E >= 0).all()
+                assert E[0] == E0 and (np.diff(E) <= 0).all()
+    assert kl_envelope([1e150], 1e-300, 1.0, 0.75)[0] == pytest.approx(1e-300 / 1.5**2)
+
+
+def test_no_flow_crosses_its_envelope():
+    R, _ = make(3)
+    F = R + Ridge(0.5)
+    zero = Measure.dirac(np.zeros(R.shape.size))
+    run = gradient_flow(F, measure(3, 2, R.shape), np.linspace(0, 20, 41))
+    gap = run.value - F(zero)
+    keep = gap > 1e-8
+    gap, D, tau = gap[keep], run.dissipation[keep], run.t[keep]
+    assert keep.sum() > 12
+    for alpha in (0.5, 0.6):
+        c = kl_constant(gap, D, alpha)
+        envelope = kl_envelope(tau, gap[0], c, alpha)
+        assert (gap <= envelope * (1 + 1e-9)).all()
+        assert not (gap <= kl_envelope(tau, gap[0], 2 * c, alpha)).all()
+        steps = np.sqrt(((run.atoms[1:] - run.atoms[:-1]) ** 2).sum(axis=2).mean(axis=1))
+        assert steps[: keep.sum() - 1].sum() <= kl_length(gap[0], c, alpha)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("gap", lambda: kl_fit([1.0, 0.0], [1.0, 1.0])),
+        ("gap", lambda: kl_constant([-1.0], [1.0], 0.5)),
+        ("gap", lambda: kl_fit(np.geomspace(1, 0.1, 15), np.ones(15))),
+        ("gap", lambda: kl_fit(np.ones(16), np.ones(16))),
+        ("gap", lambda: kl_fit([4.0, 3.0, 1.0, 1.0], np.ones(4), blocks=2)),
+        ("dissipation", lambda: kl_fit(np.arange(1.0, 17), np.ones(15))),
+        ("dissipation", lambda: kl_constant([1.0], [0.0], 0.5)),
+        ("blocks", lambda: kl_fit(np.arange(1.0, 17), np.ones(16), blocks=1)),
+        ("alpha", lambda: kl_constant([1.0], [1.0], 0.0)),
+        ("alpha", lambda: kl_envelope([0.0], 1.0, 1.0, 0.49)),
+        ("alpha", lambda: kl_length(1.0, 1.0, 1.0)),
+        ("tau", lambda: kl_envelope([-1.0], 1.0, 1.0, 0.5)),
+    ],
+)
+def test_bad_input(name, call):
+    with pytest.raises(ValueError, match=f"^{name}: "):
+        call()
