@@ -36,6 +36,8 @@ class Statement:
     chapter: str
     #: The names of the figures that reproduce it, for a statement that is a figure of a paper.
     figures: tuple[str, ...] = ()
+    #: What to look for in print, where our text of the paper lacks a formula that words do not fix.
+    restored: str = ""
 
 
 @dataclass(frozen=True)

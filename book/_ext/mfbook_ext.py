@@ -1,7 +1,8 @@
 """What this book adds to Sphinx: the statement index, anchors on check cells, and some repairs.
 
 * ``{statement-index}`` lists every statement of ``statements.yml`` with its check cells,
-  ``{statement-links}`` their numbers alone.
+  ``{statement-links}`` their numbers alone, ``{restored-formulas}`` what is to be compared with
+  the printed paper.
 * A cell with metadata ``mfbook.statement`` gets the HTML id ``check-<statement>`` and is a target
   for ``{ref}``.
 * The repository's address is taken from pyproject.toml.
@@ -94,6 +95,34 @@ class StatementLinks(SphinxDirective):
         return f"Appendix {number.upper()}" + (f", {subject}" if subject else "")
 
 
+class RestoredFormulas(SphinxDirective):
+    """What to look for in print, for each statement with a formula that words do not fix."""
+
+    def run(self) -> list[nodes.Node]:
+        source = Path(self.env.srcdir)
+        self.env.note_dependency(str(source / "statements.yml"))
+        asked = [s for s in book.statements(source) if s.restored]
+        result: list[nodes.Node] = []
+        for prefix, title in SOURCES:
+            rows = [
+                [[self._link(s)], [nodes.Text(s.restored)]]
+                for s in asked
+                if s.id.startswith(prefix)
+            ]
+            if rows:
+                result.append(nodes.paragraph("", "", nodes.strong(text=title)))
+                columns = (("statement", 25), ("what to look for in print", 75))
+                result.append(table(["mf-restored"], columns, rows))
+        return result
+
+    def _link(self, statement: book.Statement) -> nodes.Node:
+        return pending_xref(
+            "", nodes.inline(text=statement.number), refdomain="std", reftype="ref",
+            reftarget=book.anchor(statement.id, 1).lower(), refexplicit=True,
+            refdoc=self.env.docname, refwarn=True,
+        )  # fmt: skip
+
+
 class StatementIndex(SphinxDirective):
     """The table of statements of each chapter, read from the stored notebooks."""
 
@@ -155,8 +184,9 @@ class StatementIndex(SphinxDirective):
             text=check["verdict"], classes=["mf-holds" if check["holds"] else "mf-fails"]
         )
         ratio = "" if check["ratio"] is None else f"{check['ratio']:.3g}"
+        mark = " (formula restored)" if statement.restored else ""
         return [
-            [number, nodes.Text(f": {statement.title}")],
+            [number, nodes.Text(f": {statement.title}{mark}")],
             [nodes.Text("; ".join(compared))],
             [verdict],
             [nodes.Text(ratio)],
@@ -236,6 +266,7 @@ def setup(app: Sphinx) -> dict:
     gc.set_threshold(100_000, 50, 1000)
     app.add_directive("statement-index", StatementIndex)
     app.add_directive("statement-links", StatementLinks)
+    app.add_directive("restored-formulas", RestoredFormulas)
     app.connect("config-inited", configure)
     app.connect("doctree-read", anchor_check_cells)
     app.connect("doctree-read", label_theorem_boxes)

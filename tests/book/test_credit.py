@@ -9,7 +9,7 @@ import re
 import pytest
 from pybtex.database import parse_file
 
-from tools.chapters import BOOK, chapters, read, text
+from tools.chapters import BOOK, chapters, read, statements, text
 
 VERDICTS = ("Known", "Known method", "No earlier statement found")
 CREDIT = re.compile(rf"\*\*Credit\.\*\* (?P<verdict>{'|'.join(VERDICTS)})(?P<mark>[.:])(?P<why>.*)")
@@ -123,3 +123,116 @@ def test_entries_of_the_bibliography_are_complete():
         assert {"title", "year"} <= set(entry.fields), key
         place = {"journal", "booktitle", "publisher", "note"} & set(entry.fields)
         assert place, f"{key}: nowhere to be found"
+
+
+#: Errata that depend on a formula which our text of the paper lacks and its words do not fix.
+RESTORED = {
+    "erratum-letters",
+    "erratum-lemma-2-1",
+    "erratum-proposition-3-4",
+    "erratum-remark-3-5",
+    "erratum-theorem-4-1",
+    "erratum-gronwall",
+    "erratum-theorem-5-2",
+    "erratum-remark-6-7",
+    "erratum-theorem-7-1",
+    "erratum-remark-7-2",
+    "erratum-theorem-7-8",
+    "erratum-section-8-identifiability",
+    "erratum-2-normalised-flow",
+    "erratum-2-corollary-3-6",
+    "erratum-2-section-3-3",
+    "erratum-2-remark-5-2",
+    "erratum-2-remark-5-6",
+    "erratum-2-proposition-6-1",
+    "erratum-2-remark-6-2",
+}
+#: Statements whose restored formula has an entry of its own among the errata.
+WITH_ERRATUM = {
+    "hy-lemma-2-1": "erratum-lemma-2-1",
+    "hy-proposition-3-4": "erratum-proposition-3-4",
+    "hy-remark-3-5": "erratum-remark-3-5",
+    "hy-theorem-4-1": "erratum-theorem-4-1",
+    "hy-theorem-5-2": "erratum-theorem-5-2",
+    "hy-remark-6-7": "erratum-remark-6-7",
+    "hy-theorem-7-1": "erratum-theorem-7-1",
+    "hy-remark-7-2": "erratum-remark-7-2",
+    "hy-theorem-7-8": "erratum-theorem-7-8",
+    "hy-section-8-identifiability": "erratum-section-8-identifiability",
+    "agr-corollary-3-6": "erratum-2-corollary-3-6",
+    "agr-section-3-3": "erratum-2-section-3-3",
+    "agr-remark-5-2": "erratum-2-remark-5-2",
+    "agr-remark-5-6": "erratum-2-remark-5-6",
+    "agr-proposition-6-1": "erratum-2-proposition-6-1",
+    "agr-remark-6-2": "erratum-2-remark-6-2",
+}
+#: Statements with such a formula of which no entry of the errata depends on it.
+ALONE = {
+    "hy-assumption-3-2",
+    "hy-equation-19",
+    "hy-theorem-6-6",
+    "hy-theorem-6-10",
+    "hy-theorem-7-5",
+    "agr-theorem-3-5",
+}
+KINDS = (
+    "Error",
+    "Gap",
+    "Question",
+    "Overstated",
+    "Not needed",
+    "Scope",
+    "Sharpened",
+    "Figure",
+    "Wording",
+)
+ASKED = re.compile(r"\*To be compared with the printed formula\*: (?:[^.?]|\.(?=\d))*\?")
+
+
+def entries() -> dict[str, str]:
+    """The entries of the errata page by their anchors."""
+    page = PAGES["errata"].partition("(erratum-main)=")[2]
+    pieces = re.split(r"^\((erratum-[\w-]+)\)=\n", page, flags=re.MULTILINE)[1:]
+    return {
+        name: " ".join(body.split())
+        for name, body in zip(pieces[::2], pieces[1::2], strict=True)
+        if re.match(r"#{3,4} .*\n\*", body)
+    }
+
+
+def test_errata_on_a_restored_formula_ask_for_the_printed_one():
+    asking = {name for name, body in entries().items() if ASKED.search(body)}
+    assert asking == RESTORED
+    spoken = {name for name, body in entries().items() if "printed formula" in body}
+    assert spoken == RESTORED, "as a question that ends in a question mark"
+
+
+def test_statements_on_a_restored_formula_are_marked():
+    marked = {statement.id for statement in statements() if statement.restored}
+    assert marked == ALONE | set(WITH_ERRATUM)
+    assert set(WITH_ERRATUM.values()) <= RESTORED
+    assert all(statement.restored[-1:] in ("", "?") for statement in statements())
+    assert "{restored-formulas}" in PAGES["errata"]
+
+
+def test_errata_are_listed_by_kind():
+    """An entry opens its parts with their kinds, and the list by kind leads to each of them."""
+    listed = {kind: set() for kind in KINDS}
+    by_kind = PAGES["errata"].partition("(erratum-kinds)=")[2].partition("(erratum-main)=")[0]
+    for kind, lines in re.findall(r"^\*\*([\w ]+)\*\*.*\n((?:[: ] .*\n)+)", by_kind, re.MULTILINE):
+        listed[kind] |= set(re.findall(r"\(#(erratum-[\w-]+)\)", lines))
+    said = {kind: set() for kind in KINDS}
+    for name, body in entries().items():
+        found = [k for k in KINDS if re.search(rf"(?<!\*)\*{k}\b[^*]*\.\*(?!\*)", body)]
+        assert found, f"{name} does not say of which kind it is"
+        for kind in found:
+            said[kind].add(name)
+    assert said == listed
+
+
+def test_what_rests_on_a_restored_formula_is_no_error_and_no_gap():
+    for name in RESTORED:
+        assert not re.search(r"(?<!\*)\*(Error|Gap)\b", entries()[name]), name
+    for name, body in entries().items():
+        if re.search(r"(?<!\*)\*Question\b", body):
+            assert name in RESTORED, f"{name}: a question without what to look for"
