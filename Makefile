@@ -74,17 +74,17 @@ SPREAD := --numprocesses $(WORKERS) --maxprocesses 8
 
 DAILY := $(PYTEST) $(SPREAD) --turns -m 'not weekly$(if $(SKIP), and not $(SKIP))'
 # What looks at the rendered book; it is built while the other tests run.
-SITE := $(addprefix tests/book/test_,access.py links.py pdf.py reading.py site.py)
+SITE := tests/book/site
 
 test: .venv/.test  ## Run the tests and build the book: six minutes on two cores (ONLY=book/06-long-time.ipynb)
 ifdef ONLY
-	@$(if $(filter $(SITE),$(firstword $(subst ::, ,$(ONLY)))),$(MAKE) --no-print-directory book)
+	@$(if $(filter $(SITE)%,$(ONLY)),$(MAKE) --no-print-directory book)
 	@$(PYTEST) -m 'not weekly' $(ONLY)
 else
 	@echo "make test: the chapters and the package, while the book is built; then its pages"
 	@mkdir -p .cache
 	@$(MAKE) --no-print-directory book > .cache/build.log 2>&1 & build=$$!; passed=true; \
-	$(DAILY) tests mfbook tools $(CHAPTERS) $(addprefix --ignore ,$(SITE)) || passed=false; \
+	$(DAILY) tests mfbook tools $(CHAPTERS) --ignore $(SITE) || passed=false; \
 	wait $$build || { cat .cache/build.log; echo "make test: the book could not be built"; exit 1; }; \
 	$(DAILY) $(SITE) || passed=false; \
 	$$passed || { echo "make test: something is wrong; it is said above, after each of the two parts"; exit 1; }

@@ -1,8 +1,8 @@
 """How the tests run: which, in what order, how outputs are compared, and what is said meanwhile.
 
 With pytest-xdist (``make test``, or ``pytest -n 4``) a file goes to one worker, whatever ``--dist``
-says: the cells of a notebook share a kernel, the tests of a chapter run its cells once. Of the
-pages in the browser each worker takes half.
+says: the cells of a notebook share a kernel, the tests of a chapter run its cells once. The
+pages in the browser are given out in eight parts.
 """
 
 import os
@@ -44,7 +44,7 @@ def pytest_xdist_make_scheduler(config, log):
                 return file
             # the longest of its part, and its pages do not need each other
             page = nodeid.removeprefix(file).partition("[")[2]
-            return f"{file} {zlib.crc32(page.encode()) % 2}"
+            return f"{file} {zlib.crc32(page.encode()) % 8}"
 
     config.option.loadscopereorder = False
     return Scheduling(config, log)

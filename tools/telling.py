@@ -17,8 +17,6 @@ import pytest
 from tools.chapters import chapters, check_cells, statement_of, statements
 from tools.turns import due, wrong_programs_of
 
-#: The files that look at rendered pages.
-SITE_FILES = ("test_site.py", "test_access.py", "test_links.py", "test_pdf.py", "test_reading.py")
 #: Seconds between two lines about one part.
 PAUSE = 8.0
 
@@ -52,7 +50,7 @@ def part(nodeid: str) -> str:
         for path in chapters():
             if file.endswith(wrong_programs_of(path.stem).name):
                 return f"{title(path.stem)}, wrong programs"
-    if file.endswith(SITE_FILES):
+    if "book/site/" in file:
         return "the site"
     if file.endswith("test_fuzz.py"):
         return "wrong arguments"

@@ -274,7 +274,7 @@ PAGES = {
     ("book/glossary.md", "1.44"): 1 / math.log(2),
     ("book/trust.md", "52"): -np.log2(np.finfo(float).eps),
     ("README.md", "4096"): 2**12,  # the figure of Chapter 4 spans this many heads
-    ("CHANGELOG.md", "320"): 320,  # pixels, in tests/book/test_access.py
+    ("CHANGELOG.md", "320"): 320,  # pixels, in test_access.py
     ("CHANGELOG.md", "3.714"): None,  # of an older version
     ("CHANGELOG.md", "3.704"): propagation_rate(64, 0.3, 0.1, D=24, t_end=2.1),
 }

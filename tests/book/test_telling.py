@@ -87,7 +87,7 @@ def test_what_has_not_changed_is_due_one_chapter_a_day(all_seen, monkeypatch):
 
 
 def test_other_turns_come_once_a_week(monkeypatch):
-    names = [f"tests/book/test_access.py::test_page[{i}.html]" for i in range(70)]
+    names = [f"tests/book/site/test_access.py::test_page[{i}.html]" for i in range(70)]
     counts = dict.fromkeys(names, 0)
     for day in range(100, 100 + turns.SHARES):
         monkeypatch.setenv(turns.VARIABLE, str(day))
