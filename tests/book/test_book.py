@@ -211,3 +211,38 @@ def test_api_pages_cover_every_public_name():
     listed = (BOOK / "api.md").read_text()
     for page in pages:
         assert f"(api/{page.name})" in listed
+
+
+def named(cell: str) -> set[str]:
+    """The pages that a cell of a table names: Chapters 2 to 4, 6, Appendix A, the primer."""
+    found = {"b-primer"} if "primer" in cell else set()
+    for letter in re.findall(r"Appendix ([A-C])\b", cell):
+        found |= {name for name in CHAPTERS if name.startswith(f"{letter.lower()}-")}
+    for numbers in re.findall(r"Chapters? ((?:\d(?:, | and | to )?)+)", cell):
+        chosen = set(map(int, re.findall(r"\d", numbers)))
+        for first, last in re.findall(r"(\d) to (\d)", numbers):
+            chosen |= set(range(int(first), int(last) + 1))
+        found |= {name for name in CHAPTERS if name[:2].isdigit() and int(name[:2]) in chosen}
+    return found
+
+
+def test_letters_that_clash_stand_where_the_page_says():
+    formulas = {
+        name: " ".join(
+            part
+            for cell in notebook["cells"]
+            if cell["cell_type"] == "markdown"
+            for part in re.findall(r"\$\$.*?\$\$|\$[^$]+\$", text(cell["source"]), re.DOTALL)
+        )
+        for name, notebook in CHAPTERS.items()
+    }
+    table = (BOOK / "notation.md").read_text(encoding="utf-8").partition("(notation-clashes)=")[2]
+    rows = re.findall(r"^\| \$([^$]+)\$ \| (.*) \| (.*) \|$", table, re.MULTILINE)
+    assert len(rows) >= 40
+    assert len({letters for letters, *_ in rows}) == len(rows), "a letter has one row"
+    for letters, *cells in rows:
+        for letter in letters.split(", "):
+            used = re.compile(rf"(?<![A-Za-z\\]){re.escape(letter)}(?![A-Za-z])")
+            for place in set().union(*map(named, cells)):
+                alike = [n for n in CHAPTERS if place.startswith("a-") and n.startswith("a-")]
+                assert any(used.search(formulas[n]) for n in alike or [place]), (letter, place)
