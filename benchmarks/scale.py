@@ -5,7 +5,7 @@ code where that can run at all: a peer that visits rows of particles one after a
 few rows, and its time is multiplied.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,7 +16,7 @@ from mfbook.models.sphere import SphereEnergy, forces
 
 from .heads import Problem
 from .machine import limits
-from .sphere import TOLERANCE, direct, usual
+from .sphere import agreement, direct, usual
 from .timing import interleaved, peak_memory, seconds
 
 #: Pairs of particles that a peer visits in one timed call, and its rounds.
@@ -29,118 +29,72 @@ TASK = Problem(8, 4, 8, 16, 64, 1024)
 CIRCLE, CIRCLE_BETA = tuple(10**k for k in range(3, 8)), 10.0
 SPHERE, SPHERE_BETA = (1000, 3000, 10_000, 30_000, 100_000), 5.0
 
-
-@dataclass(frozen=True)
-class Work:
-    """What one evaluation executes, counted by formula.
-
-    ``flops`` are the multiplications and additions of matrix products; ``exp`` exponentials;
-    ``product`` numbers that pass through a product or a sum of arrays, ``complex`` the same for
-    complex numbers; ``bytes`` what has to come from memory or go there.
-    """
-
-    flops: int
-    exp: int
-    product: int
-    complex: int
-    bytes: int
-
-    def __add__(self, other):
-        pairs = zip(asdict(self).values(), asdict(other).values(), strict=True)
-        return Work(*(a + b for a, b in pairs))
-
-    def times(self, factor: int):
-        """The same so many times."""
-        return Work(*(factor * value for value in asdict(self).values()))
+#: What an evaluation executes, by the formulas that page.md explains: multiplications and additions
+#: of matrix products, exponentials, numbers and complex numbers that pass through a product or a
+#: sum of arrays, bytes that come from memory or go there.
+WORK = ("flops", "exp", "product", "complex", "bytes")
 
 
-def heads_work(p: Problem) -> Work:
+def heads_work(p: Problem) -> tuple[int, ...]:
     """Risk and gradient of M heads on S sequences of T tokens.
 
-    For each head and sequence there are T - 1 queries with an earlier token and P = T(T-1)/2 pairs.
-    A query costs a product of a d x d matrix with a vector (2 d^2), a pair an inner product of
-    length d (2 d): forward two of each, for the gradient three, and one more of each where the
-    attention weights are computed again. For each pair the softmax takes an exponential and two
-    passes, its derivative three. Each head costs 6 products of d x k matrices (2 d^2 k), and 8
-    where the weights are computed again, and its D numbers are read twice and written once.
+    A query costs 2 d^2, a pair of tokens 2 d: forward two of each, for the gradient three, and one
+    more of each where attention weights are computed again. A softmax takes two passes, its
+    derivative three. A head's D numbers are read twice and written once.
     """
-    queries, pairs = p.T - 1, p.T * (p.T - 1) // 2
-    again = p.work * pairs * 8 > kernel.KEEP
-    each = Work(
-        flops=(5 + again) * (2 * p.d**2 * queries + 2 * p.d * pairs),
-        exp=(1 + again) * pairs,
-        product=(2 * (1 + again) + 3) * pairs,
-        complex=0,
-        bytes=0,
-    )
-    per_head = Work((7 + again) * 2 * p.d**2 * p.k, 0, 0, 0, 8 * 3 * 4 * p.d * p.k)
-    return each.times(p.work) + per_head.times(p.M)
+    pairs, units = p.T * (p.T - 1) // 2, p.M * p.S
+    again = units * pairs * 8 > kernel.KEEP
+    each, per_head = 2 * p.d**2 * (p.T - 1) + 2 * p.d * pairs, 2 * p.d**2 * p.k
+    flops = units * (5 + again) * each + p.M * (7 + again) * per_head
+    passed = units * (5 + 2 * again) * pairs
+    return flops, units * (1 + again) * pairs, passed, 0, p.M * 8 * 3 * 4 * p.d * p.k
 
 
-def circle_work(n: int, beta: float, normalised: bool) -> Work:
+def circle_work(n: int, beta: float, normalised: bool) -> tuple[int, ...]:
     """Velocities of n particles from K Fourier coefficients.
 
-    The powers z^k, k < K, are products of s small and t large ones, s and t about sqrt(K). For the
-    moments and again for the values they are made by s + t - 3 complex products; the moments take t
-    more and a matrix product (8 s t), each kind of value t more, a sum of t, and a matrix product.
+    The powers z^k, k < K, are products of s small and t large ones, made for the moments and again
+    for the values by s + t - 3 complex products. The moments take t more and a matrix product
+    (8 s t), each kind of value t more, a sum of t, and a matrix product. Points are read twice.
     """
     K = len(forces.fourier(beta))
     s = int(np.ceil(np.sqrt(K)))
-    t = -(-K // s)
-    values = 2 if normalised else 1
-    return Work(
-        flops=8 * s * t * (1 + values),
-        exp=0,
-        product=t * values,
-        complex=2 * (s + t - 3) + t * (1 + values),
-        bytes=8 * (2 + 2 + 1 + 2),  # points twice, weights, velocities
-    ).times(n)
+    t, values = -(-K // s), 1 + normalised
+    products = 2 * (s + t - 3) + t * (1 + values)
+    return n * 8 * s * t * (1 + values), 0, n * t * values, n * products, n * 8 * (2 + 2 + 1 + 2)
 
 
-def sphere_work(n: int, d: int) -> Work:
-    """Velocities of n particles in R^d by pairs of blocks of 256.
+def sphere_work(n: int, d: int) -> tuple[int, ...]:
+    """Velocities of n particles in R^d by pairs of blocks.
 
-    A pair of different blocks costs for each pair of particles one exponential, an inner product of
-    length d + 1 and two products of that length with the result; a block with itself one less, but
-    visits every pair twice. For each pair of blocks the second one's 4 (d + 1) numbers are moved.
+    For each pair of particles there are an exponential and three products of length d + 1, one of
+    them less in a block with itself, which visits every pair twice.
     """
     size = np.diff(np.append(np.arange(0, n, forces.BLOCK), n))
     own = int((size**2).sum())
-    pairs = (n * n - own) // 2
-    blocks = len(size) * (len(size) + 1) // 2
-    return Work(
-        flops=(6 * pairs + 4 * own) * (d + 1),
-        exp=pairs + own,
-        product=0,
-        complex=0,
-        bytes=8 * 4 * (d + 1) * blocks * forces.BLOCK,
-    )
+    pairs, blocks = (n * n - own) // 2, len(size) * (len(size) + 1) // 2
+    moved = 8 * 4 * (d + 1) * blocks * forces.BLOCK
+    return (6 * pairs + 4 * own) * (d + 1), pairs + own, 0, 0, moved
 
 
-def evaluate(run) -> tuple[dict, object]:
-    """Times and memory of one evaluation, repeated up to ``ENOUGH`` seconds; and its result."""
+def evaluate(run, work: tuple, **which) -> tuple[dict, object]:
+    """A row with times and memory of one evaluation, repeated up to ``ENOUGH``; and its result."""
     result, peak = peak_memory(run)
     times = [seconds(run, 0.02)]
     while len(times) < 7 and sum(times) + times[0] < ENOUGH:
         times.append(seconds(run, 0.02))
-    return {"seconds": times, "peak": peak}, result
-
-
-def said(text: str) -> None:
-    """Show that something is going on."""
-    print(f"    {text}", flush=True)
+    print("   ", which, f"{times[0]:.3g} s", flush=True)  # something is going on
+    row = {**which, "seconds": times, "peak": peak}
+    return row | {"work": dict(zip(WORK, work, strict=True))}, result
 
 
 def heads(sizes=HEADS, task=TASK) -> dict:
     """Logits and gradients against the number of heads."""
     rows = []
     for M in sizes:
-        problem = Problem(task.d, task.k, task.T, task.V, task.S, M)
+        problem = replace(task, M=M)
         _ = problem.mu, problem.risk  # made before memory is counted
-        measured, _ = evaluate(problem.ours)
-        row = {"size": M, **measured, "work": asdict(heads_work(problem))}
-        rows.append(row)
-        said(f"M = {M}: {row['seconds'][0]:.3g} s")
+        rows.append(evaluate(problem.ours, heads_work(problem), size=M)[0])
     return {"kind": "growth", "title": f"{task}".rsplit(", M=", 1)[0], "per": task.S, "rows": rows}
 
 
@@ -150,15 +104,12 @@ def particles(d: int, beta: float, sizes, variants=(False,)) -> dict:
     for n in sizes:
         mu = start(d, n=n)
         for normalised in variants:
-            F = SphereEnergy(beta, normalised=normalised)
-            run = partial(F.velocity, mu.atoms, mu)
+            run = partial(SphereEnergy(beta, normalised=normalised).velocity, mu.atoms, mu)
             work = circle_work(n, beta, normalised) if d == 2 else sphere_work(n, d)
-            measured, velocities = evaluate(run)
-            row = {"size": n, "normalised": normalised, **measured, "work": asdict(work)}
+            row, velocities = evaluate(run, work, size=n, normalised=normalised)
             if not normalised:
                 row["peers"] = beside(mu, beta, velocities)
             rows.append(row)
-            said(f"N = {n}{', normalised' * normalised}: {row['seconds'][0]:.3g} s")
     where = "circle" if d == 2 else f"sphere in R^{d}"
     return {"kind": "growth", "title": f"{where}, beta={beta:g}", "per": 1, "rows": rows}
 
@@ -166,29 +117,19 @@ def particles(d: int, beta: float, sizes, variants=(False,)) -> dict:
 def beside(mu, beta: float, ours) -> dict:
     """Times of the peers for all particles, measured on the first few, which have to agree."""
     count = int(np.clip(PAIRS // mu.size, 1, mu.size))
-    runs = {
-        "usual": partial(usual, mu.atoms, beta, count),
-        "direct": partial(direct, mu.atoms, beta, count),
-    }
-    found = {"rows": count}
-    for name, run in runs.items():
-        error = float(np.abs(run() - ours[:count]).max())
-        assert error < TOLERANCE, (name, mu.size, error)
-    for name, times in interleaved(runs, ROUNDS).items():
-        found[name] = [one * mu.size / count for one in times]
-    return found
-
-
-def machine_limits() -> dict:
-    """What the machine can do, as a result of its own kind."""
-    return {"kind": "limits", "rates": limits()}
+    runs = {peer.__name__: partial(peer, mu.atoms, beta, count) for peer in (usual, direct)}
+    for run in runs.values():
+        agreement(ours, run())
+    times = interleaved(runs, ROUNDS)
+    whole = {name: [one * mu.size / count for one in own] for name, own in times.items()}
+    return {"rows": count, **whole}
 
 
 # The limits are measured before and after, because a processor changes its clock rate.
 STEPS = {
-    "limits-before": machine_limits,
+    "limits-before": lambda: {"kind": "limits", "rates": limits()},
     "heads": heads,
     "circle": partial(particles, 2, CIRCLE_BETA, CIRCLE, (False, True)),
     "sphere": partial(particles, 3, SPHERE_BETA, SPHERE),
-    "limits-after": machine_limits,
+    "limits-after": lambda: {"kind": "limits", "rates": limits()},
 }
