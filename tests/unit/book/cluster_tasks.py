@@ -17,8 +17,7 @@ def note(folder, file, seed):
 def row(seed, folder, gate=None):
     """Random numbers; leaves a trace, and kills its process where a file of the folder says so.
 
-    From the cell ``gate`` on, a cell waits until the folder has a file ``open``. Where a test has
-    failed before it is, waiting has an end, so that other tests find their workers.
+    From the cell ``gate`` on, a cell waits until the folder has a file ``open``, but not for ever.
     """
     note(folder, "begun", seed)
     end = time.monotonic() + 120

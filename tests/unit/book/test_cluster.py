@@ -26,6 +26,7 @@ from mfbook.flow import gradient_flow
 from mfbook.measure import Measure
 from mfbook.models.attention import HeadShape
 from mfbook.models.attention.parallel import ParallelSum, shards
+from tools.chapters import BOOK
 
 distributed = pytest.importorskip("distributed")
 pytestmark = [
@@ -82,28 +83,17 @@ def waiting_for(condition):
         time.sleep(0.05)
 
 
-def clients(client):
-    """Whom the scheduler serves, its own workers left out."""
-    names = client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.clients))
-    return {name for name in names if not name.startswith("Client-worker")}
-
-
 def numbers(n):
     return [np.random.default_rng(seed).normal(size=4) for seed in range(n)]
-
-
-# ---------------------------------------------------------------- sweeps
 
 
 def test_a_sweep_gives_the_same_numbers(dask):
     """Rows of the experiment of Chapter 5: one process, two processes, a Dask cluster."""
     cells = grid(M=[16], epsilon=[0.25, 0.125], seed=range(3), times=[(0.0, 2.0)])
     there = sweep(descent_row, cells, progress=False)
-    with joblib.parallel_config(backend="sequential"):
-        alone = sweep(descent_row, cells, progress=False)
-    with joblib.parallel_config(backend="loky", n_jobs=2):
-        beside = sweep(descent_row, cells, progress=False)
-    assert np.array_equal(alone, there) and np.array_equal(alone, beside)
+    for choice in ({"backend": "sequential"}, {"backend": "loky", "n_jobs": 2}):
+        with joblib.parallel_config(**choice):
+            assert np.array_equal(sweep(descent_row, cells, progress=False), there)
 
 
 def test_a_worker_killed_in_the_middle_costs_nothing(dask, cluster, tmp_path):
@@ -158,7 +148,13 @@ with distributed.Client(sys.argv[1]), joblib.parallel_config(backend="dask"):
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL], ids=lambda how: how.name)
 def test_an_interrupted_client_goes_on_where_it_stopped(dask, cluster, tmp_path, how):
-    before = clients(dask)
+
+    def clients():
+        """Whom the scheduler serves, its own workers left out."""
+        names = dask.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.clients))
+        return {name for name in names if not name.startswith("Client-worker")}
+
+    before = clients()
     said = tmp_path / "said"  # not a pipe: a full one would stop the process
     with said.open("w") as file:
         process = subprocess.Popen(
@@ -174,7 +170,7 @@ def test_an_interrupted_client_goes_on_where_it_stopped(dask, cluster, tmp_path,
     if how == signal.SIGINT:
         assert "KeyboardInterrupt" in said.read_text()
     # cells that workers are at end; others are given up when the scheduler knows that none asks
-    waiting_for(lambda: clients(dask) == before)
+    waiting_for(lambda: clients() == before)
     (tmp_path / "open").touch()
     waiting_for(lambda: calls(tmp_path) == calls(tmp_path, "begun"))
     done = calls(tmp_path)
@@ -184,8 +180,6 @@ def test_an_interrupted_client_goes_on_where_it_stopped(dask, cluster, tmp_path,
     assert np.array_equal(got, numbers(6))
     assert calls(tmp_path) == list(range(6)), "what was finished is not computed again"
 
-
-# ---------------------------------------------------------------- one large risk
 
 SHAPE = HeadShape(4, 2, 2)
 R = copy_task(sequences=90, tokens=5, vocabulary=3, lag=1, rng=0).risk(SHAPE, SHAPE.ball(3.0))
@@ -199,20 +193,17 @@ def answers(F):
     return [own, value, local.first_variation(POINTS), local.gradient(POINTS), local.Z]
 
 
-def equal(got, expected):
-    return all(np.array_equal(a, b) for a, b in zip(got, expected, strict=True))
-
-
 def test_one_risk_on_processes_and_on_a_cluster(dask):
     """The bits of the same shards in one thread, and the whole risk up to rounding."""
     F = shards(R, 4)
     there = answers(F)
-    with joblib.parallel_config(backend="dask", scatter=F.data):
-        assert equal(answers(F), there)
-    with joblib.parallel_config(backend="loky", n_jobs=2):
-        assert equal(answers(F), there)
-    with joblib.parallel_config(backend="sequential"):
-        assert equal(answers(F), there)
+    for choice in (
+        {"backend": "dask", "scatter": F.data},
+        {"backend": "loky", "n_jobs": 2},
+        {"backend": "sequential"},
+    ):
+        with joblib.parallel_config(**choice):
+            assert all(map(np.array_equal, answers(F), there))
     for got, expected in zip(there, answers(R), strict=True):
         assert np.abs(got - expected).max() <= 1e-12 * np.abs(expected).max()
 
@@ -249,12 +240,9 @@ def test_shards_that_died_with_their_worker_are_sent_again(dask, cluster):
         assert F(MU) == pytest.approx(before, rel=1e-12)
 
 
-# ---------------------------------------------------------------- the page
-
-
 def test_the_page_prints_what_it_says(cluster, tmp_path, monkeypatch, capsys):
     """The blocks of "From laptop to cluster", with this cluster in the place of theirs."""
-    page = (HERE.parent / "book" / "cluster.md").read_text(encoding="utf-8")
+    page = (BOOK / "cluster.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(python|text)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert [kind for kind, _ in blocks] == ["python", "text"] * 4
     client = distributed.Client

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mfbook.flow import gradient_flow
@@ -28,7 +28,7 @@ def law(seed, m=2, n=3):
 
 def naive(F, mu):
     """The definition, with loops."""
-    d, total = SHAPE.d, 0.0
+    total = 0.0
 
     def write(tokens, sign):
         out = np.zeros_like(tokens)
@@ -45,45 +45,28 @@ def naive(F, mu):
 
     for tokens, labels in zip(F.X, F.Y, strict=True):
         f = write(tokens + write(tokens, -1), 1) @ F.W_U
-        assert f.shape[1] == labels.shape[1] and tokens.shape[1] == d
         total += np.mean([np.log(np.exp(g).sum()) - y @ g for g, y in zip(f, labels, strict=True)])
     return total / len(F.X)
 
 
-@settings(max_examples=20)
 @given(st.integers(0, 10**6))
-def test_agrees_with_loops(seed):
+def test_value_agrees_with_loops_and_derivatives_with_the_value(seed):
     F, mu = problem(seed), law(seed + 1)
     assert abs(F(mu) - naive(F, mu)) < 1e-12
+    assert check_functional(F, mu, seed).ok
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_first_variation_gradient_and_complex_steps_belong_together(seed):
-    assert check_functional(problem(seed), law(seed), seed).ok
-
-
-def test_silent_first_layer_leaves_one_layer():
+@pytest.mark.parametrize("size", [1.0, 30.0, 1e4])
+def test_silent_first_layer_leaves_one_layer(size):
+    """With scores of any size."""
     F, rng = problem(0), np.random.default_rng(1)
-    heads = rng.normal(size=(5, SHAPE.size))
-    silent = rng.normal(size=(5, SHAPE.size))
+    heads, silent = rng.normal(size=(2, 5, SHAPE.size))
+    heads[:, : SHAPE.blocks[0]] *= size
     silent[:, -SHAPE.blocks[3] :] = 0
     one, mu = AttentionRisk(F.X, F.Y, F.W_U, SHAPE), Measure(heads)
     two = Measure(label(silent, heads))
-    assert abs(F(two) - one(mu)) < 1e-13
-    G = F.gradient(two.atoms, two)[5:, 1:]
-    assert np.abs(G - 2 * one.gradient(heads, mu)).max() < 1e-13  # half of the mass is theirs
-
-
-@pytest.mark.parametrize("size", [30.0, 1e4])
-def test_scores_of_any_size(size):
-    """A first layer that writes nothing: the second is one layer of attention."""
-    F = problem(3)
-    heads = np.random.default_rng(4).normal(size=(3, SHAPE.size))
-    heads[:, : SHAPE.blocks[0]] *= size
-    one, mu = AttentionRisk(F.X, F.Y, F.W_U, SHAPE), Measure(heads)
-    two = Measure(label(0 * heads, heads))
     assert F(two) == pytest.approx(one(mu), rel=1e-12)
-    G = F.gradient(two.atoms, two)[3:, 1:]
+    G = F.gradient(two.atoms, two)[5:, 1:]  # half of the mass is theirs
     np.testing.assert_allclose(G, 2 * one.gradient(heads, mu), rtol=1e-8, atol=1e-10)
 
 
@@ -96,17 +79,6 @@ def test_labels_are_read_by_their_sign():
     for one, other in zip(*results, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-14)
     assert (results[0][2][:, 0] == 0).all()
-
-
-def test_data_are_frozen_copies():
-    F = problem(9)
-    X, Y, W_U = (np.array(a) for a in (F.X, F.Y, F.W_U))
-    G = StackedRisk(X, Y, W_U, SHAPE)
-    X[:], Y[:], W_U[:] = 0, 0, 0
-    assert G(law(9)) == F(law(9))
-    for a in (G.X, G.Y, G.W_U):
-        with pytest.raises(ValueError, match="read-only"):
-            a[0] = 0
 
 
 def test_labels_and_masses_stay_under_the_flow():
@@ -142,37 +114,22 @@ def test_risk_is_not_convex_along_mixtures():
 
 
 def test_label_and_unlabel_are_inverse():
-    rng = np.random.default_rng(6)
-    first, second = rng.normal(size=(2, 4)), rng.normal(size=(3, 4))
-    a, b = unlabel(label(first, second))
-    assert np.array_equal(a, first) and np.array_equal(b, second)
+    first, second = np.random.default_rng(6).normal(size=(2, 3, 4))
+    a, b = unlabel(label(first[:2], second))
+    assert np.array_equal(a, first[:2]) and np.array_equal(b, second)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("name", "call"),
     [
-        ({"X": np.zeros((3, 4, 2))}, "X"),
-        ({"W_U": np.zeros((2, 4))}, "W_U"),
-        ({"Y": np.zeros((3, 4, 4))}, "Y"),
-        ({"X": np.full((3, 4, 3), np.nan)}, "X"),
+        ("X", lambda F: StackedRisk(F.X[..., :2], F.Y, F.W_U, SHAPE)),
+        ("W_U", lambda F: StackedRisk(F.X, F.Y, F.W_U[:2], SHAPE)),
+        ("Y", lambda F: StackedRisk(F.X, F.Y[..., :2], F.W_U, SHAPE)),
+        ("mu", lambda F: F.at(Measure(np.zeros((2, SHAPE.size))))),
+        ("second", lambda F: label(np.zeros((1, 3)), np.zeros((1, 4)))),
+        ("x", lambda F: F.at(law(0)).first_variation(np.zeros((1, 3)))),
     ],
 )
-def test_bad_data_are_refused_by_name(change, message):
-    F = problem(7)
-    arguments = {"X": F.X, "Y": F.Y, "W_U": F.W_U, "shape": SHAPE} | change
-    with pytest.raises(ValueError, match=message):
-        StackedRisk(**arguments)
-
-
-def test_wrong_measures_are_refused():
-    F = problem(8)
-    with pytest.raises(TypeError, match="mu"):
-        F.at(np.zeros((2, 1 + SHAPE.size)))
-    with pytest.raises(ValueError, match="labelled heads"):
-        F.at(Measure(np.zeros((2, SHAPE.size))))
-    with pytest.raises(TypeError, match="shape"):
-        StackedRisk(F.X, F.Y, F.W_U, 3)
-    with pytest.raises(ValueError, match="second"):
-        label(np.zeros((1, 3)), np.zeros((1, 4)))
-    with pytest.raises(ValueError, match="x"):
-        F.at(law(0)).first_variation(np.zeros((1, 3)))
+def test_sizes_that_do_not_fit_are_refused(name, call):
+    with pytest.raises(ValueError, match=f"^{name}:"):
+        call(problem(7))
