@@ -17,14 +17,8 @@ CREDIT = re.compile(rf"\*\*Credit\.\*\* (?P<verdict>{'|'.join(VERDICTS)})(?P<mar
 #: them is taken out.
 NOT_YET = {
     "01-introduction",
-    "04-static",
     "07-stability",
     "08-discussion",
-    "a-sphere-circle",
-    "a-sphere-extremal",
-    "a-sphere-higher",
-    "a-sphere-scaling",
-    "b-primer",
     "c-audit",
 }
 
