@@ -381,7 +381,9 @@ def test_events_up_to_the_one_that_ends_the_flow(levels, terminal, method):
                method=method)  # fmt: skip
     stops = [level for i, level in enumerate(levels) if i in terminal and level < 0.8]
     end = min(stops, default=0.8)
-    assert run.completed and run.t == pytest.approx(sorted({0, min(0.35, end), end}), abs=1e-9)
+    # an event at an output time comes just before or after it
+    times = np.unique(np.round(run.t, 9))
+    assert run.completed and times == pytest.approx(sorted({0, min(0.35, end), end}), abs=1e-9)
     for level, times in zip([*levels, 0.425], run.events, strict=True):
         assert times == pytest.approx([level] if level <= end else [], abs=1e-9)
 
