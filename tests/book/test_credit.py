@@ -17,8 +17,6 @@ CREDIT = re.compile(rf"\*\*Credit\.\*\* (?P<verdict>{'|'.join(VERDICTS)})(?P<mar
 #: them is taken out.
 NOT_YET = {
     "01-introduction",
-    "07-stability",
-    "08-discussion",
     "c-audit",
 }
 
