@@ -117,6 +117,8 @@ WRONG = [
      "threshold check-circle-minimiser", "threshold κ_c",
      ("threshold", "max(1.0, 2 / beta * (1 - np.exp(-2 * beta)))",
       "2 / beta * (1 - np.exp(-2 * beta))")),
+    ("claim: the threshold is 1 for every β", "threshold check-circle-minimiser", "threshold κ_c",
+     ("threshold", "stated = max(1.0, 2 / beta * (1 - np.exp(-2 * beta)))", "stated = 1.0")),
     ("equator instead of the opposite pole", "threshold check-circle-minimiser", "just above κ_c",
      ("threshold", "np.exp(-2 * beta)", "np.exp(-beta)")),
     ("threshold doubled", "threshold check-circle-minimiser", "just below κ_c",
