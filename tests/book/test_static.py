@@ -240,8 +240,6 @@ DERIVED = {
     ("05-dynamics", "cloud", "3600"): lambda out: 72 * 50,
     ("05-dynamics", "cloud", "1800"): lambda out: 72 * 50 / 2,
     ("05-dynamics", "text-text", "29"): lambda out: len(ALPHABET),
-    # the square of W₂ is mass times distance squared
-    ("07-stability", "far-text", "14"): lambda out: out("0.1375") / math.sqrt(out("0.0001")),
     ("a-sphere-circle", "landscape-figure", "124"): lambda out: 360 * out("0.3444"),
     ("a-sphere-circle", "figure-6-differs", "58"): "fig-circle-landscape",
     ("a-sphere-circle", "figure-6-differs", "112"): "fig-circle-landscape",
