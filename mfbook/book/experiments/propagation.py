@@ -4,7 +4,7 @@ The initial law :math:`\rho_0` has 1024 atoms, so :math:`\rho_t` is computed wit
 M heads are independent draws from it. Errors are those of Theorem 5.2: of the risk, and of the
 integrals of four fixed 1-Lipschitz functions.
 
-    python -m mfbook.book.experiments.propagation        (a quarter of an hour on two cores)
+    python -m mfbook.book.experiments.propagation        (half an hour on two cores)
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from mfbook.book.experiments import _stored
 from mfbook.book.sweep import grid, sweep
@@ -34,6 +35,10 @@ REPETITIONS = 50
 FLOWS = 100
 #: Numbers of heads of the two experiments that fix one thing and vary the step.
 EULER_HEADS, NOISE_HEADS = 64, (16, 64, 1024)
+#: Part of the grid in which runs are also followed head by head: every second one of both.
+FOLLOWED_HEADS, FOLLOWED_STEPS, FOLLOWED = HEADS[::2], STEPS[1::2], 24
+#: Random signs for the second variation of the flow.
+PROBES = 32
 CONTINUOUS_HEADS, CONTINUOUS_REFERENCE = (64, 256, 1024), 2**14
 TOLERANCE: dict[str, Any] = {"rtol": 1e-8, "atol": 1e-10}
 
@@ -141,6 +146,52 @@ def descent_row(M: int, epsilon: float, seed: int, times=TIMES) -> np.ndarray:
     return seen - reference() if times is TIMES else seen
 
 
+@cache
+def solution() -> np.ndarray:
+    """Atoms of the solution at ``TIMES``, shape (33, 1024, D): the characteristics of all heads."""
+    return gradient_flow(risk(), law(), TIMES, **TOLERANCE).atoms
+
+
+def way(atoms: np.ndarray) -> np.ndarray:
+    r"""Distance of each head from the nearest atom of the initial law; shape (n,).
+
+    A 1-Lipschitz function that is zero on the support of :math:`\rho_0`. As long as no head has
+    come nearer to another's start than to its own, it is how far a head has moved.
+    """
+    return cdist(atoms, law().atoms).min(axis=1)
+
+
+def followed_cell(M: int, epsilon: float, seeds: tuple) -> np.ndarray:
+    """The runs of :func:`descent_cell` again, head by head; shape (len(seeds), 33, 4).
+
+    Four numbers at each of ``TIMES``: the risk, the means of the distance to zero and of
+    :func:`way`, and the largest distance of a head from its nonlinear characteristic.
+    """
+    rngs = [generator(M, epsilon, seed) for seed in seeds]
+    # the indices that draw() picks, from generators in the same state
+    picks = [np.repeat(np.arange(law().size), counts(M, generator(M, epsilon, s))) for s in seeds]
+    atoms, weights = zip(*(draw(M, rng) for rng in rngs), strict=True)
+    if M >= law().size:  # heads of weight zero are none
+        picks = [np.arange(law().size)] * len(seeds)
+    far = functions()[2]
+    seen = sgd_ensemble(
+        risk(), np.array(atoms), TIMES, epsilon, rngs,
+        lambda mu: np.concatenate(
+            [[risk()(mu), mu.integrate(far(mu.atoms)), mu.integrate(way(mu.atoms))],
+             mu.atoms.ravel()]
+        ),
+        weights=np.array(weights),
+    )  # fmt: skip
+    heads = seen[:, :, 3:].reshape(len(TIMES), len(seeds), -1, SHAPE.size)
+    apart = np.array(
+        [
+            np.linalg.norm(heads[:, i] - solution()[:, picks[i]], axis=-1)[:, w > 0].max(axis=1)
+            for i, w in enumerate(weights)
+        ]
+    )
+    return np.concatenate([seen[:, :, :3].transpose(1, 0, 2), apart[:, :, None]], axis=2)
+
+
 def euler_row(seed: int) -> np.ndarray:
     """Largest error of Euler steps against the exact flow of the same heads, (steps, 5)."""
     start = Measure(*draw(EULER_HEADS, np.random.default_rng([EULER_HEADS, seed])))
@@ -217,11 +268,57 @@ def lipschitz_row(time: int) -> np.ndarray:
     return np.array([*single, lipschitz.mean(), *top])
 
 
+def noise_row(time: int) -> float:
+    r"""Mean square :math:`\mathbb E|g-G|_M^2` of the noise of one sample at :math:`\rho_t`.
+
+    It is not sampled: the mean is over all sequences, and over the words that can be drawn at each
+    position, in which the gradient is linear.
+    """
+    i, tiny, total = 4 * time, 1e-30, 0.0
+    mu = Measure(solution()[i])
+    local, Y, n = risk().at(mu), risk().Y, len(risk().X)
+    G = local.gradient(mu.atoms)
+    for part, mean in zip(np.array_split(mu.atoms, 16), np.array_split(G, 16), strict=True):
+        J = (
+            np.stack(
+                [
+                    features(part + 1j * tiny * e, risk().X, risk().W_U, SHAPE).imag / tiny
+                    for e in np.eye(SHAPE.size)
+                ],
+                axis=-1,
+            )
+            / Y.shape[1]
+        )  # (heads, sequences, positions, words, D)
+        sequence = np.einsum("nstvd,stv->nsd", J, local.residual)  # its labels averaged
+        total += ((sequence - mean[:, None]) ** 2).sum() / n
+        square = np.einsum("nstvd,nstvd->stv", J, J)
+        total += ((square * Y).sum() - (np.einsum("nstvd,stv->nstd", J, Y) ** 2).sum()) / n
+    return total / mu.size
+
+
 def influence_row(quantity: int) -> np.ndarray:
     """Influence of each atom on the risk at times 0, 4, 8, or on a function at time 8."""
     f = functions()[quantity - 1] if quantity else None
     times = [0.0, 4.0, 8.0] if f is None else [8.0]
     return influence(risk(), law(), times, f, rtol=1e-5)
+
+
+def second_variation_row(seed: int) -> np.ndarray:
+    r"""An unbiased estimate of the coefficient of 1/M in the mean risk at times 0, 4, 8; (3,).
+
+    It is half the mean over the atoms of the second derivative of the flowed risk towards one
+    atom, :math:`D^2U_t[\delta_{\theta_i}-\rho_0]^2`. Random signs take that mean: with
+    :math:`h=\frac1n\sum_i\pm(\delta_{\theta_i}-\rho_0)` it is :math:`n\,\mathbb E D^2U_t[h,h]`.
+    No head is sampled; the flows start from :math:`\rho_0\pm h/2`.
+    """
+    n, h, times = law().size, 0.5, [0.0, 4.0, 8.0]
+    signs = np.random.default_rng([seed, 6]).choice([-1.0, 1.0], n)
+    tilt = (signs - signs.mean()) / n
+    up, down = (
+        gradient_flow(risk(), Measure(law().atoms, law().weights + side * tilt), times, **TOLERANCE)
+        for side in (h, -h)
+    )
+    return n / 2 * (up.value - 2 * reference()[[0, 16, 32], 0] + down.value) / h**2
 
 
 def compute(cache_folder, jobs: int) -> dict[str, np.ndarray]:
@@ -244,18 +341,26 @@ def compute(cache_folder, jobs: int) -> dict[str, np.ndarray]:
     flows = np.array(sweep(flow_row, cells, **options)).reshape(len(HEADS), FLOWS, -1, 5)
     cells = grid(M=NOISE_HEADS, epsilon=STEPS)
     noise = np.array(sweep(noise_cell, cells, **options))
+    cells = grid(M=FOLLOWED_HEADS, epsilon=FOLLOWED_STEPS, seeds=[tuple(range(FOLLOWED))])
+    followed = np.array(sweep(followed_cell, cells, **options))
+    shape = (len(FOLLOWED_HEADS), len(FOLLOWED_STEPS), *followed.shape[1:])
     return {
         "descent_largest": np.abs(signed).max(axis=3),
         "descent_end": signed[:, :, :, -1],
         "flow_largest": np.abs(flows).max(axis=2),
         "flow_signed": flows[:, :, ::4].astype(np.float32),
         "euler_largest": np.array(sweep(euler_row, grid(seed=range(REPETITIONS)), **options)),
+        "followed": followed.reshape(shape).astype(np.float32),
         "noise_largest": noise.reshape(len(NOISE_HEADS), len(STEPS), REPETITIONS, 5),
         "continuous_signed": np.array(
             sweep(continuous_cell, grid(M=CONTINUOUS_HEADS), **options)
         ).astype(np.float32),
         "lipschitz": np.array(sweep(lipschitz_row, grid(time=range(9)), **options)),
+        "noise": np.array(sweep(noise_row, grid(time=range(9)), **options)),
         "influence": np.concatenate(sweep(influence_row, grid(quantity=range(5)), **options)),
+        "second_variation": np.array(
+            sweep(second_variation_row, grid(seed=range(PROBES)), **options)
+        ),
         "reference": reference(),
     }
 
@@ -264,7 +369,9 @@ def load() -> dict:
     """The stored results: arrays, and ``about`` with the command and the hash of the code.
 
     Array axes: number of heads, step, repetition, quantity (risk, then the four functions);
-    ``flow_signed`` and ``continuous_signed`` have the times 0, 1, ..., 8 before the last axis.
+    ``flow_signed`` and ``continuous_signed`` have the times 0, 1, ..., 8 before the last axis,
+    ``followed`` has ``TIMES`` there, and values (not errors) of the quantities of
+    :func:`followed_cell`.
     """
     return _stored.load(FILE)
 
@@ -273,7 +380,7 @@ def main() -> None:
     """Compute and store everything."""
     cost = (
         f"{len(HEADS) * len(STEPS)} cells of {REPETITIONS} descents and "
-        f"{len(HEADS) * FLOWS} flows: half an hour of one core"
+        f"{len(HEADS) * FLOWS} flows: an hour of one core"
     )
     _stored.main(FILE, COMMAND, MODULES, cost, compute)
 
