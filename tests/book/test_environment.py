@@ -12,13 +12,11 @@ import yaml
 from tools.chapters import BOOK, ROOT, chapters
 
 EXECUTE = """
-import sys, nbformat
+import sys, nbformat, jupyterlab_myst, ipywidgets, mfbook
 from nbclient import NotebookClient
-path = sys.argv[1]
-notebook = nbformat.read(path, as_version=4)
+notebook = nbformat.read(sys.argv[1], as_version=4)
 NotebookClient(notebook, kernel_name="python3", timeout=600,
                resources={"metadata": {"path": "book"}}).execute()
-print(sum(cell.cell_type == "code" for cell in notebook.cells), "cells")
 """
 
 
@@ -39,8 +37,8 @@ def test_environment_installs_and_runs_a_chapter(tmp_path):
     python = home / "bin" / "python"
     # As conda does it: the lines become a requirements file beside environment.yml.
     requirements = tmp_path / "requirements.txt"
-    lines = [line.replace("constraints.txt", str(ROOT / "constraints.txt")) for line in pip_lines()]
-    requirements.write_text("\n".join(lines) + "\n")
+    lines = "\n".join(pip_lines()) + "\n"
+    requirements.write_text(lines.replace("constraints.txt", str(ROOT / "constraints.txt")))
     subprocess.run(
         [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile",
          "--disable-pip-version-check", "--requirement", requirements],
@@ -49,14 +47,7 @@ def test_environment_installs_and_runs_a_chapter(tmp_path):
     seconds = json.loads((BOOK / "timings.json").read_text())
     chapter = min(chapters(), key=lambda path: seconds[path.stem]["seconds"])
     done = subprocess.run(
-        [python, "-c", EXECUTE, chapter],
-        cwd=ROOT, capture_output=True, text=True, timeout=600,
+        [python, "-c", EXECUTE, chapter], cwd=ROOT, capture_output=True, text=True, timeout=600,
         env={**os.environ, "JUPYTER_PREFER_ENV_PATH": "1", "PATH": f"{home / 'bin'}:/usr/bin:/bin"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "cells" in done.stdout
-    found = subprocess.run(
-        [python, "-c", "import jupyterlab_myst, ipywidgets, mfbook; print('here')"],
-        capture_output=True, text=True, cwd=tmp_path,
-    )  # fmt: skip
-    assert found.stdout.strip() == "here", found.stderr

@@ -6,16 +6,8 @@ import pytest
 
 from tools.chapters import BOOK
 
-PAGES = sorted(BOOK.glob("extend-*.md"))
 
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_page_runs(page):
-    done = doctest.testfile(str(page), module_relative=False)
+@pytest.mark.parametrize("name", ["activation", "confinement", "model"])
+def test_page_runs(name):
+    done = doctest.testfile(str(BOOK / f"extend-{name}.md"), module_relative=False)
     assert done.failed == 0 and done.attempted >= 5
-
-
-def test_there_are_three():
-    assert [page.stem for page in PAGES] == [
-        "extend-activation", "extend-confinement", "extend-model",
-    ]  # fmt: skip

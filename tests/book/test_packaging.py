@@ -45,13 +45,8 @@ def source_files() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def package():
-    return {name for name in source_files() if name.startswith("mfbook/")}
-
-
-@pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The folder with both distributions, built from a copy of the clone as `make dist` does."""
+    """The wheel and the source distribution, built from a copy of the clone as `make dist` does."""
     clone, out = tmp_path_factory.mktemp("clone"), tmp_path_factory.mktemp("dist")
     for name in source_files():
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
@@ -61,56 +56,44 @@ def built(tmp_path_factory):
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert sorted(path.name for path in out.iterdir()) == [
-        f"{NAME}-py3-none-any.whl", f"{NAME}.tar.gz",
-    ]  # fmt: skip
-    return out
+    wheel, source = sorted(out.iterdir())
+    assert (wheel.name, source.name) == (f"{NAME}-py3-none-any.whl", f"{NAME}.tar.gz")
+    return wheel, source
 
 
-@pytest.fixture(scope="module")
-def wheel(built):
-    return built / f"{NAME}-py3-none-any.whl"
-
-
-def test_wheel_holds_the_package_and_nothing_else(wheel, package):
+def test_distributions_hold_the_package_and_nothing_else(built):
+    wheel, source = built
+    package = {name for name in source_files() if name.startswith("mfbook/")}
     names = set(zipfile.ZipFile(wheel).namelist())
     about = {name for name in names if name.startswith(f"{NAME}.dist-info/")}
     assert names - about == package
     assert {f"{NAME}.dist-info/licenses/{name}" for name in ("LICENSE", "LICENSE-text")} <= about
-
-
-def test_source_distribution_holds_what_builds_the_wheel(built, package):
-    with tarfile.open(built / f"{NAME}.tar.gz") as archive:
+    with tarfile.open(source) as archive:
         files = {m.name.removeprefix(f"{NAME}/") for m in archive.getmembers() if m.isfile()}
     generated = {"PKG-INFO", "setup.cfg"} | {n for n in files if n.startswith("mfbook.egg-info/")}
-    assert files - generated - package == {
+    assert package <= files and files - generated - package == {
         "CHANGELOG.md", "CITATION.cff", "LICENSE", "LICENSE-text", "MANIFEST.in", "README.md",
         "pyproject.toml",
     }  # fmt: skip
-    assert package <= files
 
 
-def test_metadata_are_valid_and_those_of_the_project(wheel):
-    text = zipfile.ZipFile(wheel).read(f"{NAME}.dist-info/METADATA")
-    metadata = Metadata.from_email(text, validate=True)
-    assert (metadata.name, str(metadata.version)) == (PROJECT["name"], PROJECT["version"])
-    assert str(metadata.requires_python) == PROJECT["requires-python"]
-    assert metadata.license_expression == PROJECT["license"]
-    assert metadata.license_files == PROJECT["license-files"]
-    assert metadata.project_urls == PROJECT["urls"]
-    assert metadata.classifiers == PROJECT["classifiers"]
-    assert metadata.description_content_type == "text/markdown"
-    assert metadata.description.strip() == (ROOT / "README.md").read_text().strip()
-    assert set(metadata.provides_extra) == set(PROJECT["optional-dependencies"])
-    plain = {str(need) for need in metadata.requires_dist if need.marker is None}
+def test_metadata_are_valid_and_those_of_the_project(built):
+    text = zipfile.ZipFile(built[0]).read(f"{NAME}.dist-info/METADATA")
+    found = Metadata.from_email(text, validate=True)
+    assert (found.name, str(found.version)) == (PROJECT["name"], PROJECT["version"])
+    assert str(found.requires_python) == PROJECT["requires-python"]
+    assert (found.license_expression, found.project_urls) == (PROJECT["license"], PROJECT["urls"])
+    assert found.description.strip() == (ROOT / "README.md").read_text().strip()
+    assert set(found.provides_extra) == set(PROJECT["optional-dependencies"])
+    plain = {str(need) for need in found.requires_dist if need.marker is None}
     assert plain == {str(Requirement(line)) for line in PROJECT["dependencies"]}
 
 
-def test_installed_wheel_works_outside_of_the_repository(wheel, tmp_path):
+def test_installed_wheel_works_outside_of_the_repository(built, tmp_path):
     place = tmp_path / "site"
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-         "--no-deps", "--no-index", "--target", place, wheel],
+         "--no-deps", "--no-index", "--target", place, built[0]],
         check=True,
     )  # fmt: skip
     done = subprocess.run(
@@ -119,5 +102,4 @@ def test_installed_wheel_works_outside_of_the_repository(wheel, tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     where, excess = done.stdout.split()
-    assert where == str(place / "mfbook" / "__init__.py")
-    assert float(excess) < 1e-14
+    assert where == str(place / "mfbook" / "__init__.py") and float(excess) < 1e-14

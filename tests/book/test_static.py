@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 import sys
+from typing import Protocol
 
 import numpy as np
 import pytest
@@ -105,8 +106,9 @@ def is_shown(name, obj) -> bool:
     if inspect.isclass(obj):
         hints = (f.__annotations__.get("return", "") for f in EXPORTED.values()
                  if inspect.isfunction(f) and example(f))  # fmt: skip
-        named = re.search(rf"\b{obj.__name__}\b", EXAMPLES[obj.__module__])
-        return bool(example(obj)) or named is not None or obj.__name__ in hints
+        return bool(re.search(rf"\b{obj.__name__}\b", EXAMPLES[obj.__module__])) or (
+            bool(example(obj)) or obj.__name__ in hints
+        )
     owner, _, method = name.rpartition(".")
     owners = [cls for cls in EXPORTED[owner].__mro__ if method in vars(cls)]
     return any(re.search(rf"\.{method}\b", EXAMPLES.get(cls.__module__, "")) for cls in owners)
@@ -114,36 +116,19 @@ def is_shown(name, obj) -> bool:
 
 #: Tools of the drawing functions, which no chapter calls.
 NOT_IN_CHAPTERS = {
-    "mfbook.book.plots.data.record": "says what an artist shows; test_figure_data.py",
-    "mfbook.book.plots.style.drawing": "a decorator; every figure of the book",
-    "mfbook.book.plots.style.new_figure": "makes the axes of every figure of the book",
+    f"mfbook.book.plots.{name}" for name in ("data.record", "style.drawing", "style.new_figure")
 }
 
 
 def test_public_objects_are_shown_at_work():
     assert len(PUBLIC) > 300
-    assert {name for name, obj in PUBLIC.items() if not is_shown(name, obj)} == set(NOT_IN_CHAPTERS)
+    assert {name for name, obj in PUBLIC.items() if not is_shown(name, obj)} == NOT_IN_CHAPTERS
 
 
-#: Codes of numpydoc's validator that do not apply to this package.
-NOT_REQUIRED = {
-    "ES01": "a summary may say all",
-    "EX01": "the rule for examples is is_shown",
-    "PR04": "a group of parameters may refer to another function",
-    "PR08": "a description may begin with the name of a variable",
-    "RT02": "two results may share one line, `a, b : float`",
-    "RT03": "a result that is a class is described there",
-    "RT04": "as PR08",
-    "SA01": "cross references stand in the text",
-    "SS05": "summaries may be noun phrases: `Logits ...` is no third person",
-}
-
-
-def documented(obj) -> set[str]:
-    """Names in the sections on parameters and attributes."""
-    doc = NumpyDocString(inspect.getdoc(obj))
-    entries = [entry.name for kind in ("Parameters", "Attributes") for entry in doc[kind]]
-    return {name.strip() for entry in entries for name in entry.split(",")}
+#: Codes of numpydoc's validator that do not apply to this package: a summary may say all and be a
+#: noun phrase, is_shown is the rule for examples, descriptions may begin with a variable, two
+#: results may share a line, a result that is a class is described there, links are in the text.
+NOT_REQUIRED = {"ES01", "EX01", "PR04", "PR08", "RT02", "RT03", "RT04", "SA01", "SS05"}
 
 
 def missing(name) -> list[str]:
@@ -153,17 +138,19 @@ def missing(name) -> list[str]:
     what there is to say. Fields of a class may be documented as attributes. What draws a figure
     returns a Picture, and need not say so.
     """
-    obj, exempt, more = PUBLIC[name], set(NOT_REQUIRED), []
+    obj, exempt, fields = PUBLIC[name], set(NOT_REQUIRED), set()
     if name not in EXPORTED and "\n" not in inspect.getdoc(obj):
         exempt |= {"PR01", "RT01"}
     if inspect.isclass(obj):
         exempt |= {"PR01"}
-        fields = vars(obj).get("__dataclass_fields__", ())
-        more = sorted({f for f in fields if not f.startswith("_")} - documented(obj))
+        doc = NumpyDocString(inspect.getdoc(obj))
+        entries = [entry.name for kind in ("Parameters", "Attributes") for entry in doc[kind]]
+        fields = {f for f in vars(obj).get("__dataclass_fields__", ()) if not f.startswith("_")}
+        fields -= {part.strip() for entry in entries for part in entry.split(",")}
     if draws(name):
         exempt |= {"RT01"}
     found = [f"{code} {what}" for code, what in validate(name)["errors"] if code not in exempt]
-    return [f"{name}: {what}" for what in (*found, *(f"field {field}" for field in more))]
+    return [f"{name}: {what}" for what in (*found, *(f"field {field}" for field in fields))]
 
 
 def test_docstrings_are_complete():
@@ -180,12 +167,13 @@ def unhinted(obj) -> set[str]:
     """Arguments (and "return") of a public function, or of a class, that have no hint."""
     if inspect.isclass(obj):
         # the fields of a dataclass are its hints; a protocol is never called
-        if {"__dataclass_fields__", "_is_protocol"} & set(vars(obj)) or "__init__" not in vars(obj):
+        fields = "__dataclass_fields__" in vars(obj) or Protocol in obj.__bases__
+        if fields or "__init__" not in vars(obj):
             return set()
         obj = obj.__init__
     obj = inspect.unwrap(obj)
-    arguments = set(inspect.signature(obj).parameters) - {"self", "cls"}
-    return (arguments | {"return"}) - set(obj.__annotations__)
+    named = {*inspect.signature(obj).parameters, "return"} - {"self", "cls"}
+    return named - set(obj.__annotations__)
 
 
 def test_public_signatures_have_hints():
@@ -207,11 +195,8 @@ def test_types():
     run("mypy", "--cache-dir", ".mypy_cache")
 
 
-def test_lint():
+def test_lint_and_format():
     run("ruff", "check", "--quiet", ".")
-
-
-def test_format():
     run("ruff", "format", "--check", "--quiet", ".")
 
 
@@ -219,17 +204,14 @@ def test_format():
 # every number in prose is tied to something that nbval or another test compares
 # --------------------------------------------------------------------------------------
 
+HORIZON = inspect.signature(settle).parameters["horizon"].default
 #: Numbers that follow from others: the formula. ``out`` gives a number that an output shows; a
 #: name is that of a figure whose data have it.
 DERIVED = {
     # digits of a double exponential
-    ("03-assumptions", "growth-meaning", "26"): lambda out: math.floor(
-        1 + math.log10(out("8.185e+25"))
-    ),
+    ("03-assumptions", "growth-meaning", "26"): lambda out: 1 + int(math.log10(out("8.185e+25"))),
     # the share of the minority where the second derivative is largest, as the cell `sizes` has it
-    ("03-assumptions", "sizes-after", "17"): lambda out: (
-        1 + math.exp(2) * (1 + 0.358) / (1 - 0.358)
-    ),
+    ("03-assumptions", "sizes-after", "17"): lambda out: 1 + math.exp(2) * 1.358 / 0.642,
     ("04-static", "after-4-1", "30,000"): lambda out: round(1 / norm.sf(4), -4),
     ("04-static", "text", "2048"): lambda out: 256 * 8,  # windows, and characters of one
     **dict.fromkeys(
@@ -247,9 +229,7 @@ DERIVED = {
     # a size that the sentence supposes: the energy has half of its square as terms
     ("a-sphere-higher", "forces-breaks", "10^5"): lambda out: math.sqrt(2 * 5e9),
     ("a-sphere-higher", "forces-breaks", "10^{-16}"): lambda out: np.finfo(float).epsneg,
-    ("a-sphere-higher", "counts-text", "20 000"): lambda out: (
-        inspect.signature(settle).parameters["horizon"].default
-    ),
+    ("a-sphere-higher", "counts-text", "20 000"): lambda out: HORIZON,
     ("a-sphere-higher", "counts-text", "3000"): lambda out: sphere_sweep.MOST,
     # time 5 at the largest speed that the stopping rule allows
     ("a-sphere-higher", "frozen-text", r"5\cdot10^{-4}"): lambda out: 5 * 1e-4,

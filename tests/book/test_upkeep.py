@@ -26,80 +26,49 @@ SCHEMAS = {
 }
 
 
-def read(path) -> dict:
-    """A workflow; YAML 1.1 takes the key ``on`` for a truth value."""
-    return yaml.safe_load(path.read_text())
+def read(path) -> tuple[dict, list[dict], list[dict], str]:
+    """A workflow, its jobs, their steps, and all that they run in a shell."""
+    workflow = yaml.safe_load(path.read_text())
+    jobs = list(workflow["jobs"].values())
+    steps = [step for job in jobs for step in job.get("steps", [])]
+    variants = [v for j in jobs for v in j.get("strategy", {}).get("matrix", {}).get("include", [])]
+    lines = [*(v.get("command", "") for v in variants), *(s.get("run", "") for s in steps)]
+    return workflow, jobs, steps, "\n".join(lines)
 
 
-def jobs(path) -> list[dict]:
-    return list(read(path)["jobs"].values())
-
-
-def steps(path) -> list[dict]:
-    return [step for job in jobs(path) for step in job.get("steps", [])]
-
-
-def commands(path) -> str:
-    """All that a workflow runs in a shell."""
-    variants = [
-        variant.get("command", "")
-        for job in jobs(path)
-        for variant in job.get("strategy", {}).get("matrix", {}).get("include", [])
-    ]
-    return "\n".join([*variants, *(step.get("run", "") for step in steps(path))])
-
-
-def classified() -> list[str]:
-    """The versions of Python that the classifiers name."""
-    found = (re.fullmatch(r".* :: Python :: (3\.\d+)", line) for line in PROJECT["classifiers"])
-    return [match[1] for match in found if match]
-
-
-@pytest.mark.parametrize("schema", SCHEMAS)
-def test_file_follows_its_schema(schema):
-    arguments = ["--builtin-schema", schema, *map(str, SCHEMAS[schema])]
-    done = CliRunner().invoke(check_jsonschema, arguments)
-    assert done.exit_code == 0, done.output
+def test_files_follow_their_schemas():
+    for schema, files in SCHEMAS.items():
+        done = CliRunner().invoke(check_jsonschema, ["--builtin-schema", schema, *map(str, files)])
+        assert done.exit_code == 0, done.output
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_workflow_runs_what_is_there(path):
-    targets = re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text())
-    called = re.findall(r"\bmake ([a-z]+)", commands(path))
-    scripts = re.findall(r"(?:^|\s)(\.ci/\S+|tools/\S+)", commands(path))
-    local = [job["uses"] for job in jobs(path) if "uses" in job]
-    assert called or scripts
-    assert set(called) <= set(targets)
-    assert all((ROOT / name).is_file() for name in [*scripts, *local])
-
-
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_workflow_is_careful(path):
+def test_workflow_runs_what_is_there_and_is_careful(path):
     """Little is permitted, nothing runs for ever, actions are GitHub's own by major version."""
-    workflow = read(path)
-    assert workflow["permissions"] == {"contents": "read"}
-    assert "concurrency" in workflow
-    assert all("timeout-minutes" in job or "uses" in job for job in jobs(path))
-    for step in steps(path):
-        if "uses" in step:
-            assert re.fullmatch(r"actions/[\w/-]+@v\d+", step["uses"])
-        if step.get("uses", "").startswith("actions/checkout@"):
-            assert step["with"].get("fetch-depth", 1) in (1, 2)
-            assert {**step["with"], "fetch-depth": 1} == {
-                "persist-credentials": False, "fetch-depth": 1,
-            }  # fmt: skip
+    workflow, jobs, steps, commands = read(path)
+    called = re.findall(r"\bmake ([a-z]+)", commands)
+    files = re.findall(r"(?:^|\s)(\.ci/\S+|tools/\S+)", commands)
+    assert called or files
+    assert set(called) <= set(re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text()))
+    files += [job["uses"] for job in jobs if "uses" in job]
+    assert all((ROOT / name).is_file() for name in files)
+    assert workflow["permissions"] == {"contents": "read"} and "concurrency" in workflow
+    assert all("timeout-minutes" in job or "uses" in job for job in jobs)
+    for step in (step for step in steps if "uses" in step):
+        assert re.fullmatch(r"actions/[\w/-]+@v\d+", step["uses"])
+        if step["uses"].startswith("actions/checkout@"):
+            depth = step["with"].pop("fetch-depth", 1)
+            assert depth in (1, 2) and step["with"] == {"persist-credentials": False}
 
 
-def test_tests_run_on_every_python_that_is_promised():
-    matrix = read(ROOT / ".github" / "workflows" / "test.yml")["jobs"]["test"]["strategy"]["matrix"]
-    assert matrix["python"] == classified()
-    assert PROJECT["requires-python"] == f">={classified()[0]}"
-
-
-def test_pages_are_those_that_make_book_writes():
-    path = ROOT / ".github" / "workflows" / "pages.yml"
-    (uploaded,) = [s["with"]["path"] for s in steps(path) if "upload-pages" in s.get("uses", "")]
-    assert "make book" in commands(path)
+def test_workflows_test_every_python_and_publish_what_make_book_writes():
+    found = (re.fullmatch(r".* :: Python :: (3\.\d+)", line) for line in PROJECT["classifiers"])
+    versions = [match[1] for match in found if match]
+    tests, pages = (read(ROOT / ".github" / "workflows" / f"{n}.yml") for n in ("test", "pages"))
+    assert tests[0]["jobs"]["test"]["strategy"]["matrix"]["python"] == versions
+    assert PROJECT["requires-python"] == f">={versions[0]}"
+    (uploaded,) = [s["with"]["path"] for s in pages[2] if "upload-pages" in s.get("uses", "")]
+    assert "make book" in pages[3]
     assert f"{uploaded}/index.html" in (ROOT / "Makefile").read_text()
 
 
@@ -114,7 +83,8 @@ def test_release_notes_have_a_section_for_each_version():
     kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
     assert set(re.findall(r"(?m)^### (.*)$", notes)) <= kinds
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert (versions[0], days[0]) == (PROJECT["version"], citation["date-released"])
+    assert (citation["version"], citation["date-released"]) == (versions[0], days[0])
+    assert versions[0] == PROJECT["version"]
 
 
 class Site(http.server.BaseHTTPRequestHandler):
@@ -130,32 +100,24 @@ class Site(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def server():
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
-
-
-def test_broken_links_are_found(server, tmp_path):
+def test_broken_links_are_found(tmp_path):
     """With the options of `make links`."""
     config = yaml.safe_load((ROOT / "_config.yml").read_text())["sphinx"]["config"]
     options = {name: value for name, value in config.items() if name.startswith("linkcheck_")}
     (tmp_path / "conf.py").write_text("".join(f"{k} = {v!r}\n" for k, v in options.items()))
-    addresses = {
-        f"{server}/page": "working",
-        f"{server}/gone": "broken",
-        f"{server}/issues/new?title=Error": "ignored",
-        "page.html#theorem": "ignored",
-    }
-    (tmp_path / "index.rst").write_text("\n\n".join(f"`<{address}>`__" for address in addresses))
-    done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-q", "-b", "linkcheck", tmp_path, tmp_path / "out"],
-        capture_output=True, text=True,
-    )  # fmt: skip
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host = f"http://127.0.0.1:{server.server_port}"
+        addresses = {
+            f"{host}/page": "working", f"{host}/gone": "broken",
+            f"{host}/issues/new?title=Error": "ignored", "page.html#theorem": "ignored",
+        }  # fmt: skip
+        (tmp_path / "index.rst").write_text("\n\n".join(f"`<{url}>`__" for url in addresses))
+        done = subprocess.run(
+            [sys.executable, "-m", "sphinx", "-q", "-b", "linkcheck", tmp_path, tmp_path / "out"],
+            capture_output=True, text=True,
+        )  # fmt: skip
+        server.shutdown()
     lines = (tmp_path / "out" / "output.json").read_text().splitlines()
     assert {entry["uri"]: entry["status"] for entry in map(json.loads, lines)} == addresses
     assert done.returncode == 1

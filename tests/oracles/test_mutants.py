@@ -3,7 +3,6 @@
 import ast
 import subprocess
 import sys
-import types
 
 import pytest
 from wrong_mathematics import WRONG
@@ -23,14 +22,11 @@ def test_mistakes_made_by_hand_are_noticed():
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
 
 
-def test_mistakes_made_by_hand_have_names_of_their_own():
+def test_a_mistake_changes_one_place():
     assert len({wrong.what for wrong in WRONG}) == len(WRONG) >= 30
-
-
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.what)
-def test_a_mistake_changes_one_place(wrong):
-    source = modules()[wrong.module].read_text()
-    assert ast.dump(wrong.tree(source)) != ast.dump(ast.parse(source))
+    for wrong in WRONG:
+        source = modules()[wrong.module].read_text()
+        assert ast.dump(wrong.tree(source)) != ast.dump(ast.parse(source))
 
 
 SOURCE = '''
@@ -48,41 +44,25 @@ def f(x, y=0.5):
 '''
 
 
-def changes(source):
-    return {(m.before, m.after) for m in mutants(source, "module")}
-
-
-def test_changes_that_are_made():
-    assert changes(SOURCE) == {
+def test_changes_that_are_made_where_they_are_said_to_be():
+    found = mutants(SOURCE, "module")
+    assert {(m.before, m.after) for m in found} == {
         ("3", "4"), ("0.5", "1.0"), ("x < 0", "x <= 0"), ("0", "1"),
         ("g(x, y) + x.T", "g(x, y) - x.T"), ("g(x, y) + x.T", "g(x, y)"),
         ("g(x, y)", "g(y, x)"), ("x.T", "x"), ("a += 2 * x", "a -= 2 * x"),
         ("2 * x", "2 / x"), ("2 * x", "2"), ("2", "3"), ("show(a)", "(deleted)"),
         ("range(x)", "range(x - 1)"), ("not i", "i"),
     }  # fmt: skip
-
-
-def test_a_change_is_made_where_it_is_said_to_be():
-    right = ast.dump(ast.parse(SOURCE))
-    all_changes = mutants(SOURCE, "module")
-    trees = [ast.dump(Changes(SOURCE, "module").make(m.index)) for m in all_changes]
-    assert right not in trees and len(set(trees)) == len(trees)
-    deleted = next(m for m in all_changes if m.after == "(deleted)")
+    trees = [ast.dump(Changes(SOURCE, "module").make(m.index)) for m in found]
+    assert len({ast.dump(ast.parse(SOURCE)), *trees}) == 1 + len(found)
+    deleted = next(m for m in found if m.after == "(deleted)")
     assert deleted.lines == (11, 11) and deleted.function == "f"
-    assert "show(a)" not in ast.unparse(Changes(SOURCE, "module").make(deleted.index))
+    # results are kept by key, which other functions do not change
+    more = SOURCE.replace("LIMIT = 3", "def g(x):\n    return x + 1")
+    assert {m.key for m in found if m.function} <= {m.key for m in mutants(more, "module")}
 
 
 def test_a_method_is_compiled_in_its_class():
     source = "class A:\n    x = 1\n\n    def f(self):\n        return self.x + 1\n"
     tree = Changes(source, "module").make(0)
     assert ast.unparse(tree).split() == "class A: def f(self): return self.x - 1".split()
-    assert tree.body[0].body[0].lineno == 4
-    names = {}
-    exec(compile(tree, "a", "exec"), names)
-    assert names["A"].f(types.SimpleNamespace(x=3)) == 2
-
-
-def test_keys_do_not_depend_on_other_functions():
-    keys = {m.key for m in mutants(SOURCE, "module") if m.function == "f"}
-    more = SOURCE.replace("LIMIT = 3", "def g(x):\n    return x + 1")
-    assert keys == {m.key for m in mutants(more, "module") if m.function == "f"}

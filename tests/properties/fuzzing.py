@@ -67,9 +67,6 @@ class Argument:
 class Opaque:
     """An object that is nothing that a function could want."""
 
-    def __repr__(self):
-        return "Opaque()"
-
 
 class Wrapped:
     """Something that only knows how to become an array."""
@@ -83,9 +80,6 @@ class Wrapped:
 
 class Subclass(np.ndarray):
     """A subclass of arrays as other packages have them."""
-
-
-# ------------------------------------------------------------------------------------------ kinds
 
 
 def label(x) -> str:
@@ -121,22 +115,11 @@ def nested_tuple(x):
     return tuple(map(nested_tuple, x)) if isinstance(x, list) else x
 
 
-def unaligned(a):
-    out = np.empty(a.nbytes + 1, np.uint8)[1:].view(a.dtype).reshape(a.shape)
+def copied(a, out, writeable=True):
+    """The array in other memory."""
     out[...] = a
+    out.flags.writeable = writeable
     return out
-
-
-def read_only(a):
-    a = a.copy()
-    a.flags.writeable = False
-    return a
-
-
-def matrix(a):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PendingDeprecationWarning)
-        return np.matrix(a)
 
 
 def replaced(a, entry, at=-1):
@@ -151,14 +134,16 @@ def array(value, *, none=False, effort=False, truth=True) -> Argument:
     a = np.asarray(value)
     whole, integral = np.rint(a.real), a.dtype.kind in "iu"
     same = {
-        "read-only": lambda: read_only(a),
+        "read-only": lambda: copied(a, np.empty_like(a), False),
         "in Fortran order": lambda: np.array(a, order="F"),
         "a list": a.tolist,
         "a tuple": lambda: nested_tuple(a.tolist()),
         "big-endian": lambda: a.astype(a.dtype.newbyteorder(">")),
         "an array-like object": lambda: Wrapped(a),
         "an array of a subclass": lambda: a.copy().view(Subclass),
-        "unaligned": lambda: unaligned(a),
+        "unaligned": lambda: copied(
+            a, np.empty(a.nbytes + 1, np.uint8)[1:].view(a.dtype).reshape(a.shape)
+        ),
     }
     if not integral:
         same["long doubles"] = lambda: a.astype(np.longdouble)
@@ -167,7 +152,7 @@ def array(value, *, none=False, effort=False, truth=True) -> Argument:
         same["every second entry"] = lambda: np.repeat(a, 2, axis=-1)[..., ::2]
         same["negative strides"] = lambda: a[::-1].copy()[::-1]
     if a.ndim == 2:
-        same |= {"a matrix": lambda: matrix(a), "transposed": lambda: a.T.copy().T}
+        same["transposed"] = lambda: a.T.copy().T
     plain = None if integral else whole.copy
     rounded = [
         Change(f"integers {to}", lambda to=to: whole.astype(to), True, plain)
@@ -317,10 +302,8 @@ def argument(value, wrong, hint: str, *, none: bool, effort: bool) -> Argument:
     """The argument that a valid value is: what is done to it follows from it and the hint."""
     if isinstance(value, Argument):
         return value
-    if hint == "Seed":
-        return rng(value)
-    if isinstance(value, bool):
-        return flag(value)
+    if hint == "Seed" or isinstance(value, bool):
+        return (rng if hint == "Seed" else flag)(value)
     if isinstance(value, int) and hint != "float":
         return count(value, none=none)
     if isinstance(value, (int, float)):
@@ -331,9 +314,6 @@ def argument(value, wrong, hint: str, *, none: bool, effort: bool) -> Argument:
     if inspect.isfunction(value) or value is dict:
         return function(value, *wrong, none=none)
     return other(value, *wrong, none=none or value is None, text="str" in hint)
-
-
-# ------------------------------------------------------------------------------------------ cases
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,9 +350,6 @@ def documentation(*functions) -> str:
         parts += [f, type(owner)] if owner is not None else [f]
         parts += [sys.modules[package]] if hasattr(sys.modules.get(package), "__path__") else []
     return "\n".join(inspect.getdoc(part) or "" for part in parts)
-
-
-# ----------------------------------------------------------------------------------------- answers
 
 
 def leaves(x, path="", depth=0):
@@ -448,9 +425,6 @@ def unlike(valid, got, case) -> str | None:
         if floating(x) and whole and not np.isfinite(x).all() and not infinite:
             return f"{path}: infinite, {x!r}"
     return None
-
-
-# ------------------------------------------------------------------------------------- one example
 
 
 class Hang(BaseException):

@@ -6,6 +6,8 @@ measures the contrast of all text in both modes, and axe-core then sees the page
 of its formulas and with plain code. axe-core looks at each page once, at the width of a phone.
 """
 
+from collections import Counter
+
 import pytest
 from rendered import CHAPTER_PAGES, PAGES, watched
 
@@ -16,7 +18,6 @@ pytestmark = pytest.mark.browser
 
 #: One page of each type, seen by axe-core on a wide screen too, with contrast, in both modes.
 TYPES = {"index.html", "02-model.html", "notation.html", "api/flow.html", "search.html"}
-SERIOUS = {"serious", "critical"}
 #: Listings of sources, all from one template: two of them stand for the others, which are
 #: visited in the weekly tests, and never by axe-core.
 LISTINGS = [path for path in PAGES if path.startswith("_modules/")]
@@ -135,19 +136,15 @@ def violations(page, contrast: bool) -> list[str]:
 
     if not page.evaluate("() => 'axe' in window"):
         page.evaluate(AXE_SCRIPT)
-    found = page.evaluate(
-        "options => axe.run(document, options)",
-        {
-            "preload": False,  # it would ask for style sheets at wrong addresses
-            "resultTypes": ["violations"],
-            "rules": {"color-contrast": {"enabled": contrast}},
-        },
-    )
+    rules = {"color-contrast": {"enabled": contrast}}
+    # preloading would ask for style sheets at wrong addresses
+    options = {"preload": False, "resultTypes": ["violations"], "rules": rules}
+    found = page.evaluate("options => axe.run(document, options)", options)["violations"]
     return [
-        f"{violation['id']}: {node['target']}: {node['failureSummary']}"
-        for violation in found["violations"]
-        if violation["impact"] in SERIOUS
-        for node in violation["nodes"]
+        f"{rule['id']}: {node['target']}: {node['failureSummary']}"
+        for rule in found
+        if rule["impact"] in ("serious", "critical")
+        for node in rule["nodes"]
     ]
 
 
@@ -215,23 +212,17 @@ def test_page_is_sound(page, path, site):
         "() => [...document.images].filter(i => !i.hasAttribute('alt')).map(i => i.src)"
     )
     assert not without
-    repeated = page.evaluate(
-        """() => {
-            const ids = [...document.querySelectorAll('[id]')].map(e => e.id);
-            return [...new Set(ids.filter((id, i) => ids.indexOf(id) !== i))];
-        }"""
-    )
-    assert not set(repeated) - {"search-input"}  # the theme's, twice on its search page
+    ids = page.evaluate("() => [...document.querySelectorAll('[id]')].map(e => e.id)")
+    repeated = {name for name, times in Counter(ids).items() if times > 1}
+    assert not repeated - {"search-input"}  # the theme's, twice on its search page
     undrawn = page.evaluate(
         """() => [...document.querySelectorAll('.fa, .fas, .fab, .fa-solid, .fa-brands')]
             .filter(e => getComputedStyle(e, '::before').content === 'none')
             .map(e => e.className)"""
     )
     assert not undrawn, "icons that _static/icons lacks"
-    raw_bytes, _ = weight(page.asked, site)
-    assert raw_bytes <= EXCEPTIONS.get(path, LIMIT), (
-        f"{raw_bytes / 1e6:.2f} MB with all that it loads"
-    )
+    size, _ = weight(page.asked, site)
+    assert size <= EXCEPTIONS.get(path, LIMIT), f"{size / 1e6:.2f} MB with all that it loads"
     if path in CHAPTER_PAGES:
         assert page.locator("mjx-container").count() > 10
         assert page.locator("div.proof").count() >= 1

@@ -7,20 +7,23 @@ pytestmark = [pytest.mark.browser, pytest.mark.by_turn]
 TIP = ".tippy-box[data-theme~=mfbook]"
 
 
-def links(page):
-    """Links of the text that lead to a statement."""
-    return page.locator(
-        "article.bd-article p > a.reference.internal[href*='#hy-'],"
-        "article.bd-article p > a.reference.internal[href*='#agr-'],"
-        "article.bd-article p > a.reference.internal[href*='#mf-']"
-    )
+#: Links of the text that lead to a statement, and to the bibliography.
+STATEMENT = ",".join(
+    f"article.bd-article p > a.reference.internal[href*='#{paper}-']"
+    for paper in ("hy", "agr", "mf")
+)
+CITED = "article.bd-article p a.reference.internal[href*='bibliography.html#']"
+
+
+def first(page, selector):
+    link = page.locator(selector).first
+    link.scroll_into_view_if_needed()
+    return link
 
 
 def test_statement_is_shown_under_the_pointer(visit):
     page = visit("05-dynamics.html")
-    link = links(page).first
-    link.scroll_into_view_if_needed()
-    link.hover()
+    first(page, STATEMENT).hover()
     tip = page.locator(TIP)
     tip.wait_for()
     page.wait_for_function(f"() => document.querySelector('{TIP} mjx-container')")
@@ -30,41 +33,25 @@ def test_statement_is_shown_under_the_pointer(visit):
     tip.wait_for(state="detached")
 
 
-def test_reference_is_shown_on_focus_and_goes_away(visit):
+def test_reference_is_shown_on_focus_and_fits_a_phone(visit):
     page = visit("05-dynamics.html")
-    cited = "article.bd-article p a.reference.internal[href*='bibliography.html#']"
-    link = page.locator(cited).first
-    link.scroll_into_view_if_needed()
+    page.set_viewport_size({"width": 320, "height": 640})
+    link = first(page, CITED)
     link.focus()
     tip = page.locator(TIP)
     tip.wait_for()
     assert "Huan" in tip.inner_text()
     assert link.get_attribute("aria-describedby") == tip.locator("..").get_attribute("id")
+    page.wait_for_timeout(300)
+    box = tip.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 321
     link.blur()
     tip.wait_for(state="detached")
 
 
-def test_preview_fits_a_phone(visit):
-    page = visit("05-dynamics.html")
-    page.set_viewport_size({"width": 320, "height": 640})
-    link = links(page).first
-    link.scroll_into_view_if_needed()
-    link.focus()
-    page.locator(TIP).wait_for()
-    page.wait_for_timeout(300)
-    box = page.locator(TIP).bounding_box()
-    assert box["x"] >= 0 and box["x"] + box["width"] <= 321
-    page.set_viewport_size({"width": 1280, "height": 720})
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "07-stability.html#theorem-7-8",
-        "c-audit.html#result-finite",
-        "notation.html#notation-clashes",
-    ],
-)
+@pytest.mark.parametrize("address", [
+    "07-stability.html#theorem-7-8", "c-audit.html#result-finite", "notation.html#notation-clashes",
+])  # fmt: skip
 def test_anchor_stays_in_view_while_the_page_is_laid_out(address, visit):
     """Formulas are set after the browser has gone to the anchor, and would move it away."""
     page = visit(address)

@@ -65,12 +65,6 @@ def ids(name):
     return {element["id"]: element for element in reversed(page(name).find_all(id=True))}
 
 
-@pytest.fixture
-def pages():
-    """The rendered chapters."""
-    return {path.stem: page(path.stem) for path in NOTEBOOKS}
-
-
 @pytest.mark.parametrize("prefix, items", [("hy-", PAPER), ("agr-", SECOND_PAPER)])
 def test_every_numbered_item_of_the_papers_is_listed(prefix, items):
     """The titles of statements.yml, 'Remarks 6.7 and 6.8' among them, name every item."""
@@ -87,78 +81,60 @@ def test_every_numbered_item_of_the_papers_is_listed(prefix, items):
 
 
 @built
-def test_permanent_addresses_lead_somewhere():
+def test_permanent_addresses_stay_and_lead_to_the_statement():
+    """What follows an anchor is the box, or the cell, of that statement."""
     here = set(anchors.present())
     assert not set(anchors.promised()) - here, "an address that was promised is gone"
     assert not here - set(anchors.promised()), "new addresses: run tools/anchors.py"
-    assert "05-dynamics.html#theorem-5-2" in here
-    assert "a-sphere-scaling.html#theorem-3-5" in here
     for statement in statements():
-        assert f"{statement.chapter}.html#{statement.id}" in here
-        assert f"{statement.chapter}.html#{anchor(statement.id, 1)}" in here
-
-
-@built
-def test_permanent_addresses_lead_to_the_statement(pages):
-    """What follows an anchor is the box, or the cell, of that statement."""
-    for statement in statements():
+        check = anchor(statement.id, 1)
+        assert {f"{statement.chapter}.html#{name}" for name in (statement.id, check)} <= here
         target = ids(statement.chapter).get(statement.id)
         if target.name == "div":
             assert {"proof", "admonition"} & set(target["class"])
         else:
             order = list(reversed(ids(statement.chapter)))
             after = order[order.index(statement.id) :]
-            assert next(filter(re.compile("^check-").match, after)) == anchor(statement.id, 1)
+            assert next(name for name in after if name.startswith("check-")) == check
 
 
 @built
 def test_indexes_are_complete():
-    index, first = page("statements"), page("index")
+    index, first, listed = page("statements"), page("index"), page("figures")
     for statement in statements():
         link = f"{statement.chapter}.html#{anchor(statement.id, 1)}"
-        row = index.find("a", href=link).find_parent("tr")
-        verdict = row.find_all("td")[2].get_text().strip()
-        assert verdict and verdict != "not run", statement.id
-        assert row.find_all("td")[4].get_text().strip().endswith("s"), f"no time: {statement.id}"
+        row = index.find("a", href=link).find_parent("tr").find_all("td")
+        row = [cell.get_text().strip() for cell in row]
+        assert row[2] not in ("", "not run") and row[4].endswith("s"), statement.id
         assert first.find("a", href=link).get_text() == statement.number
+        if statement.number.startswith("Figure "):
+            assert statement.figures, f"{statement.id} names no figure of ours"
+            table = listed.find("table")
+            for name in (anchor(statement.id, 1), *statement.figures):
+                assert table.find("a", href=f"{statement.chapter}.html#{name}")
 
 
 @built
-def test_figure_index_is_complete():
+def test_figures_are_listed_with_their_anchors_and_data():
     listed = page("figures")
     for notebook in NOTEBOOKS:
+        links = {a["href"] for a in page(notebook.stem).find_all("a", string="Data (CSV)")}
         for figure in figures(notebook):
             row = listed.find_all("a", href=f"{figure.chapter}.html#{figure.name}")[-1]
             row = row.find_parent("tr")
             assert f"make figure NAME={figure.name}" in row.get_text()
             assert re.search(r"\d s$", row.find_all("td")[1].get_text().strip()), figure.name
             assert (SITE / row.find_all("td")[2].a["href"]).is_file()
-    for statement in statements():
-        if statement.number.startswith("Figure "):
-            assert statement.figures, f"{statement.id} names no figure of ours"
-            table = listed.find("table")
-            assert table.find("a", href=f"{statement.chapter}.html#{anchor(statement.id, 1)}")
-            for name in statement.figures:
-                assert table.find("a", href=f"{statement.chapter}.html#{name}")
-
-
-@built
-def test_figures_have_anchors_and_links_to_their_data(pages):
-    for notebook in NOTEBOOKS:
-        links = {a["href"] for a in pages[notebook.stem].find_all("a", string="Data (CSV)")}
-        for figure in figures(notebook):
-            assert figure.name in ids(notebook.stem)
-            assert f"data/{figure.name}.csv" in links
+            assert figure.name in ids(notebook.stem) and f"data/{figure.name}.csv" in links
             assert (SITE / "data" / f"{figure.name}.csv").is_file()
 
 
 @built
-def test_every_statement_can_be_reported(pages):
+def test_every_statement_can_be_reported():
     """The link under a statement names it, the page, the place and the commit."""
     for statement in statements():
         found = ids(statement.chapter)
-        place = found[anchor(statement.id, 1)]
-        link = place.find("a", string="Report an error")
+        link = found[anchor(statement.id, 1)].find("a", string="Report an error")
         assert link["href"].startswith(f"{address()}/issues/new?")
         filled = parse_qs(urlsplit(link["href"]).query)
         assert statement.number in filled["title"][0]
@@ -172,7 +148,7 @@ def test_every_statement_can_be_reported(pages):
 
 
 @built
-def test_wrong_programs_are_named_under_the_checks(pages):
+def test_wrong_programs_are_named_under_the_checks():
     """Each with a row of the table above it, or with words that several rows have."""
     caught = stored()
     for notebook in NOTEBOOKS:
@@ -197,22 +173,16 @@ def test_wrong_programs_are_named_under_the_checks(pages):
 
 @built
 @pytest.mark.parametrize("name", ["index", "notation", *(path.stem for path in NOTEBOOKS)])
-def test_page_says_where_it_comes_from(name):
+def test_page_says_where_it_comes_from_and_a_chapter_can_be_launched(name):
     origin = page(name).find(class_="mf-origin").get_text()
     assert re.search(r"Built from commit ([0-9a-f]{10}\+?|unknown)", origin)
     assert "mfbook" in origin and "Sphinx" in origin
-    if name not in ("index", "notation"):
-        seconds = json.loads((BOOK / "timings.json").read_text())[name]["seconds"]
-        assert f"{seconds:.2g} s in all" in origin
-        assert "NumPy" in origin or "numpy" in origin
-
-
-@built
-@pytest.mark.parametrize("name", [path.stem for path in NOTEBOOKS])
-def test_chapter_can_be_launched_and_downloaded(name):
+    if name in ("index", "notation"):
+        return
+    seconds = json.loads((BOOK / "timings.json").read_text())[name]["seconds"]
+    assert f"{seconds:.2g} s in all" in origin and "numpy" in origin.lower()
     links = [a.get("href", "") for a in page(name).find_all("a")]
-    binder_link = binder(address()) + f"/main?urlpath=lab/tree/book/{name}.ipynb"
-    assert binder_link in links
+    assert binder(address()) + f"/main?urlpath=lab/tree/book/{name}.ipynb" in links
     assert any(link.startswith("https://colab.research.google.com/") for link in links)
     assert f"_sources/{name}.ipynb" in links
     stored = json.loads((SITE / "_sources" / f"{name}.ipynb").read_text(encoding="utf-8"))
@@ -220,31 +190,26 @@ def test_chapter_can_be_launched_and_downloaded(name):
 
 
 @built
-def test_symbols_are_linked_both_ways(pages):
+def test_symbols_are_linked_both_ways():
     """Rows of the notation page lead to chapters, and chapters to the rows of their symbols."""
     rows = page("notation").find_all("tr", id=re.compile("^symbol-"))
     assert len(rows) > 80
     from_chapters = {
         a["href"].removeprefix("notation.html#")
-        for soup in pages.values()
-        for line in soup.find_all(class_="mf-symbols")
+        for path in NOTEBOOKS
+        for line in page(path.stem).find_all(class_="mf-symbols")
         for a in line.find_all("a")
     }
     assert from_chapters <= {row["id"] for row in rows}
-    without = [
-        row["id"]
-        for row in rows
-        if row.find_all("td")[4].a is None or row["id"] not in from_chapters
-    ]
-    assert not without
+    for row in rows:
+        assert row.find_all("td")[4].a is not None and row["id"] in from_chapters, row["id"]
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_first_cell_prepares_colab_and_nothing_else(path, monkeypatch, tmp_path):
+def test_first_cell_prepares_colab_and_nothing_else(monkeypatch, tmp_path):
     """On Colab it fetches the book and goes to its chapters; elsewhere it does nothing."""
-    cell = next(cell for cell in read(path)["cells"] if cell["cell_type"] == "code")
-    source = text(cell["source"])
-    assert cell["metadata"]["tags"] == ["remove-cell"]
+    first = [next(c for c in read(path)["cells"] if c["cell_type"] == "code") for path in NOTEBOOKS]
+    assert all(cell["metadata"]["tags"] == ["remove-cell"] for cell in first)
+    (source,) = {text(cell["source"]) for cell in first}
     called = []
 
     def run(command, **options):

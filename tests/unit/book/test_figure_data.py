@@ -52,15 +52,12 @@ def same(picture, series, **expected):
 
 def test_a_notebook_gets_the_picture_and_its_data():
     picture = plots.curves([{"x": X, "y": Y, "label": 'a, "b"\n# c'}], xlabel="x", ylabel="y")
-    kinds, _ = DisplayFormatter().format(picture)
-    assert set(kinds) == {"text/plain", "image/png", DATA_MIME}
-    assert kinds[DATA_MIME] == picture.data and kinds["image/png"] == picture.png
+    frames = plots.frames(lambda v: picture, [1, 2], name="n", alt=str, caption="c")
+    for item, shown in ((picture, "image/png"), (frames, "text/html")):
+        kinds, _ = DisplayFormatter().format(item)
+        assert set(kinds) == {"text/plain", shown, DATA_MIME} and kinds[DATA_MIME] == item.data
     # any program reads the table
     assert [row["series"] for row in dictionaries(picture.data)] == ['a, "b" # c'] * 3
-    frames = plots.frames(lambda v: picture, [1, 2], name="n", alt=str, caption="c")
-    kinds, _ = DisplayFormatter().format(frames)
-    assert set(kinds) == {"text/plain", "text/html", DATA_MIME}
-    assert kinds[DATA_MIME] == frames.data
 
 
 # ------------------------------------------------------------------------------- kinds of artists
@@ -137,21 +134,18 @@ def test_what_is_drawn_is_read(what):
     assert steps == (what == "steps")
 
 
-@pytest.mark.parametrize("origin", ["upper", "lower"])
-def test_images_in_both_orders(origin):
-    picture = drawn(lambda ax: ax.imshow(GRID, origin=origin, gid="weights"))
+def test_images_contours_sloping_lines_and_three_dimensions():
     j, i = np.meshgrid(range(3), range(2))
-    same(picture, "weights", x=j, y=i, value=GRID)
-    wide = drawn(lambda ax: ax.imshow(GRID, origin=origin, extent=(0, 6, 0, 2), gid="w"))
-    heights = [[1.5] * 3, [0.5] * 3] if origin == "upper" else [[0.5] * 3, [1.5] * 3]
-    same(wide, "w", x=[1, 3, 5] * 2, y=heights, value=GRID)
+    for origin, heights in (("upper", [1.5, 0.5]), ("lower", [0.5, 1.5])):
+        image = drawn(lambda ax, o=origin: ax.imshow(GRID, origin=o, gid="weights"))
+        same(image, "weights", x=j, y=i, value=GRID)
+        wide = {"origin": origin, "extent": (0, 6, 0, 2), "gid": "w"}
+        image = drawn(lambda ax, wide=wide: ax.imshow(GRID, **wide))
+        same(image, "w", x=[1, 3, 5] * 2, y=np.repeat(heights, 3), value=GRID)
     holes = drawn(lambda ax: ax.imshow(np.ma.masked_where(GRID == 5, GRID), gid="w"))
     assert [float(row["value"]) for row in dictionaries(holes.data)] == [1, 2, 3, 4, 6]
     words = drawn(lambda ax: record(ax.imshow([[1, 2]]), "t", value=None, word=[["no", "a, b"]]))
     assert words.data.splitlines()[-2:] == ["1,t,0,0,no", '1,t,1,0,"a, b"']
-
-
-def test_contours_and_sloping_lines():
     ends = drawn(lambda ax: ax.axline((0.5, 0.5), slope=2)).rows()
     assert (ends[1]["y"] - ends[0]["y"]) / (ends[1]["x"] - ends[0]["x"]) == pytest.approx(2)
     x, y = np.meshgrid(np.linspace(-1, 1, 5), np.linspace(-1, 1, 5))
@@ -159,27 +153,25 @@ def test_contours_and_sloping_lines():
     assert {row["value"] for row in rows if "x" in row} == {0.5, 1.0}
     for row in rows:
         assert "x" not in row or row["x"] + 2 * row["y"] == pytest.approx(row["value"])
-
-
-def test_three_dimensions():
     room = {"subplot_kw": {"projection": "3d"}}
     same(drawn(lambda ax: ax.plot(X, Y, X + Y, label="way"), **room), "way", x=X, y=Y, z=X + Y)
     same(drawn(lambda ax: ax.scatter(X, Y, X + Y), **room), "series 1", x=X, y=Y, z=X + Y)
 
 
-@pytest.mark.parametrize(
-    "kind, room, draw",
-    [
-        ("PolyCollection", None, lambda ax: ax.tripcolor([0, 1, 0], [0, 0, 1], [1, 2, 3])),
-        ("AxesImage", None, lambda ax: ax.imshow(np.full((2, 2, 3), 0.5))),
-        ("Circle", None, lambda ax: ax.add_patch(Circle((0.1, 0.1), 0.1))),
-        ("Line2D", None, lambda ax: ax.errorbar(X, Y, xerr=0.1, yerr=1.0)),
-        ("Poly3DCollection", "3d", lambda ax: ax.plot_trisurf([0, 1, 0], [0, 0, 1], [1, 2, 3])),
-        ("Line3DCollection", "3d", lambda ax: ax.add_collection(Line3DCollection([np.eye(3)]))),
-    ],
-)
-def test_what_cannot_be_read_is_named(kind, room, draw):
-    picture = drawn(lambda ax: (ax.plot(X, Y), draw(ax)), subplot_kw={"projection": room})
+UNREADABLE = {
+    "PolyCollection": lambda ax: ax.tripcolor([0, 1, 0], [0, 0, 1], [1, 2, 3]),
+    "AxesImage": lambda ax: ax.imshow(np.full((2, 2, 3), 0.5)),
+    "Circle": lambda ax: ax.add_patch(Circle((0.1, 0.1), 0.1)),
+    "Line2D": lambda ax: ax.errorbar(X, Y, xerr=0.1, yerr=1.0),
+    "Poly3DCollection": lambda ax: ax.plot_trisurf([0, 1, 0], [0, 0, 1], [1, 2, 3]),
+    "Line3DCollection": lambda ax: ax.add_collection(Line3DCollection([np.eye(3)])),
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_what_cannot_be_read_is_named(kind):
+    room = {"projection": "3d" if "3D" in kind else None}
+    picture = drawn(lambda ax: (ax.plot(X, Y), UNREADABLE[kind](ax)), subplot_kw=room)
     (line,) = (line for line in comments(picture) if line.startswith("# not in this table"))
     assert re.fullmatch(rf"# not in this table: panel 1: \w*{kind}", line)
 
@@ -205,9 +197,11 @@ def test_names_panels_axes_and_ticks():
     assert names.count(("1", "dots")) == 6
 
 
-def test_six_significant_digits_in_the_table_and_all_in_the_rows():
-    rows = drawn(lambda ax: ax.plot([np.pi * 1e6, -1e-320], [-0.0, 1 / 3])).data.splitlines()
-    assert rows[-2:] == ["1,series 1,3.14159e+06,0", "1,series 1,-9.99989e-321,0.333333"]
+def test_rows_have_all_digits_and_the_table_those_that_a_page_shows():
+    rows = dictionaries(drawn(lambda ax: ax.plot([np.pi * 1e6, -1e-320], [-0.0, 1 / 3])).data)
+    for row, x, y in zip(rows, (np.pi * 1e6, -1e-320), (0, 1 / 3), strict=True):
+        assert float(row["x"]) == pytest.approx(x, rel=2e-4)
+        assert float(row["y"]) == pytest.approx(y, rel=1e-4) and not row["y"].startswith("-")
     x = np.linspace(0, 1, 2 * ROWS)
     rows = drawn(lambda ax: ax.plot(x, np.sin(x))).rows()
     assert [row["y"] for row in rows] == np.sin(x).tolist()
@@ -216,24 +210,21 @@ def test_six_significant_digits_in_the_table_and_all_in_the_rows():
 # --------------------------------------------------------------------------------------- thinning
 
 
-def test_long_series_are_thinned_evenly_and_short_ones_are_not():
+def test_long_series_and_images_are_thinned_evenly_and_short_ones_are_not():
     x = np.arange(3 * ROWS)
     picture = drawn(lambda ax: (ax.plot(x, 2 * x, label="long"), ax.plot(X, Y, label="short")))
     rows = dictionaries(picture.data)
     at = np.array([float(row["x"]) for row in rows if row["series"] == "long"])
     assert len(at) == ROWS - 3 and len(rows) == ROWS
-    assert at[0] == 0 and at[-1] == x[-1] and set(np.diff(at)) <= {3, 4}
+    assert at[0] == 0 and at[-1] == x[-1] and np.ptp(np.diff(at)) <= 1
     (note,) = [line for line in comments(picture) if "thinned" in line]
     assert note == f"# thinned: panel 1, {ROWS - 3} of {3 * ROWS} rows of long"
-
-
-def test_images_are_thinned_in_both_directions():
     picture = drawn(lambda ax: ax.imshow(np.arange(120.0 * 200).reshape(120, 200), gid="map"))
     rows = dictionaries(picture.data)
     x, y, value = (np.array([float(r[name]) for r in rows]) for name in ("x", "y", "value"))
-    assert len(x) <= ROWS
-    assert set(np.diff(np.unique(x))) == set(np.diff(np.unique(y))) == {3}
-    assert (value == 200 * y + x).all()
+    steps = set(np.diff(np.unique(x))) | set(np.diff(np.unique(y)))
+    assert len(x) <= ROWS and len(steps) == 1
+    np.testing.assert_allclose(value, 200 * y + x, rtol=1e-4)
 
 
 def slider(n=4, rows=ROWS):
@@ -255,11 +246,10 @@ def test_frames_have_a_column_of_their_labels():
     assert "# panel 1, x: x; linear; -0.05 to 1.05" in lines
     assert "# frame slope, 2, panel 1, y: y; linear; -0.1 to 2.1" in lines
     rows = dictionaries(shown.data)
-    assert len(rows) == ROWS_OF_FRAMES
+    assert 0 < len(rows) <= ROWS_OF_FRAMES
     for row in rows:
         slope = float(row["frame"].removeprefix("slope, "))
-        assert float(row["y"]) == pytest.approx(slope * float(row["x"]), rel=1e-5)
-    assert f"# thinned: panel 1, {ROWS_OF_FRAMES // 4} of {ROWS} rows of y" in lines
+        assert float(row["y"]) == pytest.approx(slope * float(row["x"]), rel=3e-4)
 
 
 # ------------------------------------------------------------------------------------- comparison
@@ -277,7 +267,6 @@ def rates(x=HEADS, y=1 / HEADS, label="mean gap", **changes):
 
 
 def test_the_comparison_accepts_what_cannot_be_seen():
-    assert table_difference(rates(), rates()) is None
     assert table_difference("# figure: fig-a; chapter b, cell c\n" + rates(), rates()) is None
     assert table_difference(rates(), rates(y=(1 + 1e-4) / HEADS)) is None
     flat = [drawn(lambda ax, y=y: ax.plot(X, y)).data for y in (Y, Y + 1e-14)]
@@ -287,25 +276,16 @@ def test_the_comparison_accepts_what_cannot_be_seen():
     assert table_difference(*deep) is None
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"x": 1 / HEADS, "y": HEADS},  # x and y swapped
-        {"y": 1.05 / HEADS},
-        {"y": np.r_[1 / HEADS[:-1], 1.1 / HEADS[-1]]},
-        {"y": 1 / HEADS[::-1]},
-        {"x": HEADS[:-1], "y": 1 / HEADS[:-1]},
-        {"label": "gap"},
-        {"xlabel": "layers"},
-        {"title": "now with a title"},
-    ],
-)
-def test_the_comparison_rejects_another_figure(changes):
-    assert table_difference(rates(), rates(**changes)) is not None
-    # without numbers the structure is compared
-    if "x" not in changes:
-        structure = table_difference(rates(), rates(**changes), numbers=False)
-        assert (structure is None) == ("y" in changes)
+def test_the_comparison_rejects_another_figure():
+    for changes in (
+        {"x": 1 / HEADS, "y": HEADS}, {"y": 1.05 / HEADS}, {"y": 1 / HEADS[::-1]},
+        {"y": np.r_[1 / HEADS[:-1], 1.1 / HEADS[-1]]}, {"x": HEADS[:-1], "y": 1 / HEADS[:-1]},
+        {"label": "gap"}, {"xlabel": "layers"}, {"title": "now with a title"},
+    ):  # fmt: skip
+        assert table_difference(rates(), rates(**changes)) is not None
+        if "x" not in changes:  # without numbers the structure is compared
+            structure = table_difference(rates(), rates(**changes), numbers=False)
+            assert (structure is None) == ("y" in changes)
 
 
 def test_frames_and_words_are_compared():
@@ -332,7 +312,7 @@ def test_nbval_compares_with_the_stored_table(tmp_path, monkeypatch):
     shown, data = without_data(outputs)
     assert shown == [{"output_type": "execute_result", "data": {"image/png": "A"}}]
     chapter, stored = tmp_path / "01-one.ipynb", tmp_path / "figures" / "fig-a.csv"
-    assert "does not exist" in data_difference(chapter, cell, data)
+    assert data_difference(chapter, cell, data) is not None
     stored.parent.mkdir()
     stored.write_text("# figure: fig-a; chapter 01-one, cell a\n" + rates())
     assert data_difference(chapter, cell, data) is None
@@ -350,44 +330,37 @@ def test_nbval_compares_with_the_stored_table(tmp_path, monkeypatch):
 DRAWN = [item for path in book.chapters() for item in figures(path)]
 
 
-@pytest.mark.parametrize("item", [pytest.param(item, id=item.name) for item in DRAWN])
-def test_every_figure_has_a_table(item):
-    assert item.csv is not None, "run the chapter with `make run`"
-    text = item.csv.read_text(encoding="utf-8")
-    first, *lines = text.splitlines()
-    assert first == f"# figure: {item.name}; chapter {item.chapter}, cell {item.cell_id}"
-    assert "# not in this table" not in text
-    header, *rows = csv.reader(line for line in lines if not line.startswith("#"))
-    front = ["frame"] * (item.kind == "frames") + ["panel", "series"]
-    assert header[: len(front)] == front and len(header) > len(front)
-    assert rows and len(rows) <= (ROWS_OF_FRAMES if item.kind == "frames" else ROWS)
-    assert all(len(row) == len(header) for row in rows)
-    assert any(line.startswith("# panel 1, x: ") for line in lines) or "# frame" in text
-    cells = {cell for row in rows for cell in row[len(front) :]}
-    assert not cells & {"nan", "-nan", "inf", "-inf"}
-    unnamed = {row[len(front) - 1] for row in rows} & {f"series {k}" for k in range(1, 9)}
-    assert not unnamed, "name it by a label or a gid"
-
-
-def test_tables_are_light_and_each_has_its_figure():
+def test_every_figure_has_a_light_table():
+    for item in DRAWN:
+        assert item.csv is not None, f"{item.name}: run the chapter with `make run`"
+        text = item.csv.read_text(encoding="utf-8")
+        first, *lines = text.splitlines()
+        assert first == f"# figure: {item.name}; chapter {item.chapter}, cell {item.cell_id}"
+        assert "# not in this table" not in text, item.name
+        header, *rows = csv.reader(line for line in lines if not line.startswith("#"))
+        front = ["frame"] * (item.kind == "frames") + ["panel", "series"]
+        assert header[: len(front)] == front and len(header) > len(front), item.name
+        most = ROWS_OF_FRAMES if item.kind == "frames" else ROWS
+        assert 0 < len(rows) <= most, f"{item.name}: run the chapter with `make run`"
+        assert all(len(row) == len(header) for row in rows), item.name
+        cells = {cell for row in rows for cell in row[len(front) :]}
+        assert not cells & {"nan", "-nan", "inf", "-inf"}, item.name
+        unnamed = {row[len(front) - 1] for row in rows} & {f"series {k}" for k in range(1, 9)}
+        assert not unnamed, f"{item.name}: name it by a label or a gid"
+        assert figure_tool.expected(item) is not None, "how long it takes to draw it again"
     files = list((BOOK / "figures").glob("*"))
     assert {path.stem for path in files} == {item.name for item in DRAWN}
     sizes = [path.stat().st_size for path in files]
-    assert sum(sizes) < 6e6 and max(sizes) < 6e5
+    assert sum(sizes) < 2e6 and max(sizes) < 2e5
     for path in book.chapters():
         assert DATA_MIME not in path.read_text(encoding="utf-8"), path.name
-    # and how long it takes to draw it again
-    assert not [item.name for item in DRAWN if figure_tool.expected(item) is None]
 
 
+LINE = '[{"x": x, "y": k * x, "label": "y"}], xlabel="x", ylabel="y"'
 CELLS = {
-    "begin": "import numpy as np\nfrom mfbook.book import plots\nx = np.arange(4.0)",
-    "a": 'plots.curves([{"x": x, "y": x, "label": "y"}], xlabel="x", ylabel="y")',
-    "view": """
-def draw(k):
-    return plots.curves([{"x": x, "y": k * x, "label": "y"}], xlabel="x", ylabel="y")
-
-plots.frames(draw, [1, 2], name="slope", alt=str, caption="C")""",
+    "begin": "import numpy as np\nfrom mfbook.book import plots\nx, k = np.arange(4.0), 1",
+    "a": f"plots.curves({LINE})",
+    "view": f"plots.frames(lambda k: plots.curves({LINE}), [1, 2], name='k', alt=str, caption='C')",
 }
 
 
@@ -447,13 +420,8 @@ def test_cells_for_a_figure():
 
 
 def test_a_misspelt_figure_is_answered_with_near_names():
-    name = DRAWN[0].name
-    assert figure_tool.find(name) == DRAWN[0]
-    with pytest.raises(ValueError, match=name):
-        figure_tool.find(name[:-1])
-    for arguments in (["fig-"], []):
-        with pytest.raises(SystemExit):
-            figure_tool.main(arguments)
+    with pytest.raises(ValueError, match=DRAWN[0].name):
+        figure_tool.find(DRAWN[0].name[:-1])
 
 
 @pytest.mark.slow

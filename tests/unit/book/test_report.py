@@ -1,5 +1,6 @@
 """What chapters print: numbers, tables, comparisons and verdicts."""
 
+import itertools
 import json
 import math
 import sys
@@ -12,7 +13,6 @@ from hypothesis import strategies as st
 
 from mfbook.book.report import (
     Check,
-    Row,
     above,
     at_least,
     at_most,
@@ -27,7 +27,6 @@ from mfbook.book.report.digits import number
 from mfbook.book.report.tables import MIME
 
 NAN, INF = math.nan, math.inf
-BAD = (NAN, INF, -INF)
 MAKE = (at_most, at_least, equal)
 finite = st.floats(-1e6, 1e6)
 
@@ -57,14 +56,7 @@ def test_numbers_of_which_little_is_shown_compute_as_what_they_are():
     assert at_most("x", below(0.9, 1.0), 0.95).holds
     assert not at_most("x", below(0.9, 1.0), 0.8).holds
     assert not at_least("x", above(0.9, 0.5), 0.95).holds
-
-
-def test_bounds_are_finite_and_digits_from_one_to_four():
-    for make in (below, above):
-        for limit in BAD:
-            with pytest.raises(ValueError, match="^limit:"):
-                make(1.0, limit)
-    for digits in (0, 5, -1):
+    for digits in (0, 5):
         with pytest.raises(ValueError, match="^digits:"):
             coarse(1.0, digits)
 
@@ -74,98 +66,60 @@ def test_bounds_are_finite_and_digits_from_one_to_four():
 
 @given(finite, finite, st.floats(0, 1e3))
 @example(2.5, 2.0, 0.5)
-@example(1.5, 2.0, 0.5)
 @example(2.0 + 1e-15, 2.0, 0.0)
-def test_rows_compare(a, b, tolerance):
-    assert at_most("x", a, b, tolerance).holds is (a <= b + tolerance)
-    assert at_least("x", a, b, tolerance).holds is (a >= b - tolerance)
+def test_rows_compare_and_numbers_that_are_not_finite_never_hold(a, b, tolerance):
+    upper, lower = at_most("x", a, b, tolerance), at_least("x", a, b, tolerance)
+    assert upper.holds is (a <= b + tolerance) and lower.holds is (a >= b - tolerance)
     assert equal("x", a, b, tolerance).holds is (abs(a - b) <= tolerance)
-
-
-@pytest.mark.parametrize("make", MAKE)
-def test_numbers_that_are_not_finite_never_hold(make):
-    for bad in BAD:
-        for tolerance in (0.0, 1.0, INF, NAN):
-            assert not make("x", bad, 1.0, tolerance).holds
-            assert not make("x", 1.0, bad, tolerance).holds
-            assert not make("x", bad, bad, tolerance).holds
-            assert make("x", bad, 1.0, tolerance).ratio in (None, 0.0, INF)
-    assert not make("x", 1.0, 1.0, NAN).holds
-
-
-@given(st.floats(0.1, 10), st.floats(0.1, 10))
-def test_ratio_says_how_far_a_bound_is_met(a, b):
-    upper, lower = at_most("x", a, b), at_least("x", a, b)
-    assert upper.ratio == pytest.approx(b / a) and lower.ratio == pytest.approx(a / b)
-    assert (upper.ratio >= 1) == upper.holds and (lower.ratio >= 1) == lower.holds
+    if a > 0.1 and b > 0.1:
+        assert upper.ratio == pytest.approx(b / a) and lower.ratio == pytest.approx(a / b)
+    for make, bad in itertools.product(MAKE, (NAN, INF, -INF)):
+        for pair in ((bad, b), (a, bad), (bad, bad)):
+            assert not any(make("x", *pair, room).holds for room in (0.0, 1.0, INF, NAN))
+        assert make("x", bad, b, 1.0).ratio in (None, 0.0, INF) and not make("x", a, a, NAN).holds
 
 
 def test_a_ratio_that_would_say_nothing_is_left_out():
     assert equal("x", 1.0, 1.0, 0.1).ratio is None
     for measured, bound in ((1e-16, 1), (1e-9, 1), (0, 1), (-1, 1), (1, -1), (1, INF), (NAN, 1)):
         assert at_most("x", measured, bound).ratio is None
-    for bound in (0.0, -1.0, NAN):
-        assert at_least("x", 1.0, bound).ratio is None
-    assert at_most("x", 1.5e-9, 3.0).ratio == pytest.approx(2e9)
+    assert [at_least("x", 1.0, bound).ratio for bound in (0.0, -1.0, NAN)] == [None] * 3
 
 
-@pytest.mark.parametrize(
-    ("row", "ratio"),
-    [
-        (at_most("x", below(2e-9, 1e-8), 1e-6), "≥ 100"),
-        (at_least("x", above(0.31, 0.3), 0.1), "≥ 3.0"),
-        (at_least("x", 0.3, below(0.09, 0.1)), "≥ 3.0"),
-        (at_most("x", below(0.2, 0.2), above(0.31, 0.3)), "≥ 1.5"),
-        (at_most("x", 0.2, above(0.31, 0.3)), "≥ 1.5"),
-        (at_most("x", coarse(0.03, 1), 0.1), "3"),
-        (at_most("x", coarse(0.0312, 2), coarse(0.1, 1)), "3"),
-    ],
-)
-def test_a_ratio_is_known_as_its_parts_are(row, ratio):
-    assert row.holds and number(row.ratio, 3) == ratio
+#: Rows, and how their ratio is written.
+RATIOS = [
+    (at_most("x", below(2e-9, 1e-8), 1e-6), "≥ 100"),
+    (at_least("x", above(0.31, 0.3), 0.1), "≥ 3.0"),
+    (at_least("x", 0.3, below(0.09, 0.1)), "≥ 3.0"),
+    (at_most("x", below(0.2, 0.2), above(0.31, 0.3)), "≥ 1.5"),
+    (at_most("x", 0.2, above(0.31, 0.3)), "≥ 1.5"), (at_most("x", coarse(0.03, 1), 0.1), "3"),
+    (at_most("x", coarse(0.0312, 2), coarse(0.1, 1)), "3"),
+]  # fmt: skip
+#: Bounds from the wrong side: the row would hold, but what is shown does not say so.
+NO_SUPPORT = [
+    (at_most, above(0.31, 0.3), 0.7, "measured"), (at_least, below(0.31, 0.4), 0.1, "measured"),
+    (at_most, 0.2, below(0.31, 0.4), "reference"), (at_least, 0.5, above(0.31, 0.3), "reference"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("make", "measured", "reference", "side"),
-    [
-        (at_most, above(0.31, 0.3), 0.7, "measured"),
-        (at_least, below(0.31, 0.4), 0.1, "measured"),
-        (at_most, 0.2, below(0.31, 0.4), "reference"),
-        (at_least, 0.5, above(0.31, 0.3), "reference"),
-    ],
-)
-def test_a_bound_that_does_not_support_the_row_is_refused(make, measured, reference, side):
-    with pytest.raises(ValueError, match=f"^{side}:"):
-        make("gap", measured, reference)
-    assert make("gap", float(measured), float(reference)).holds
-    for shown in (measured, reference):  # an equality has a tolerance, and says how near
-        equal("gap", shown, 0, 1)
-
-
-def test_rows_hold_floats_and_stay_as_they_are():
-    for value in (1, np.float32(1), np.int64(1), np.array(1.0), True, np.True_):
-        row = equal("x", value, value, 0.0)
-        assert row.holds and type(row.measured) is type(row.reference) is float
-    with pytest.raises(AttributeError):
-        row.measured = 1.0
-    assert at_most("a", 3.0, 2.0) == Row("a", 3.0, "<=", 2.0)
-    for relation in ("<", None, 3, ["="]):
-        with pytest.raises(ValueError, match="^relation:"):
-            Row("x", 1.0, relation, 1.0)
+def test_what_is_known_as_a_bound_is_compared_as_a_bound():
+    for row, ratio in RATIOS:
+        assert row.holds and number(row.ratio, 3) == ratio
+    for make, measured, reference, side in NO_SUPPORT:
+        with pytest.raises(ValueError, match=f"^{side}:"):
+            make("gap", measured, reference)
+        assert make("gap", float(measured), float(reference)).holds
+        for shown in (measured, reference):  # an equality has a tolerance, and says how near
+            equal("gap", shown, 0, 1)
 
 
 # -------------------------------------------------------------------------------------- checks
 
 
 def test_check_shows_itself_and_holds(capsys):
-    result = check(
-        "hy-lemma-2-1",
-        at_most("largest eigenvalue", 0.498, 0.5),
-        equal("slope", 1.003, 1.0, tolerance=0.01),
-        note="sharpened: 1/2 for 1",
-    )
-    assert result.holds
-    assert result.verdict == "holds; sharpened: 1/2 for 1"
+    rows = at_most("largest eigenvalue", 0.498, 0.5), equal("slope", 1.003, 1.0, tolerance=0.01)
+    result = check("hy-lemma-2-1", *rows, note="sharpened: 1/2 for 1")
+    assert result.holds and result.verdict == "holds; sharpened: 1/2 for 1"
     assert capsys.readouterr().out.splitlines() == [
         "quantity            measured     stated      ratio  holds",
         "------------------  --------  -  ----------  -----  -----",
@@ -186,9 +140,7 @@ def test_one_row_that_fails_fails_the_check(capsys):
     none = equal("c", 1, 1, 1)
     assert Check("s", (at_most("a", 1.0, 9.0), at_least("b", 3.0, 2.0), none)).ratio == 1.5
     assert Check("s", (none,)).ratio is None
-
-
-def test_a_check_that_compares_nothing_is_refused():
+    # one that compares nothing is refused
     with pytest.raises(ValueError, match="^rows:"):
         check("s")
     with pytest.raises(TypeError, match="^rows:"):
@@ -238,12 +190,10 @@ def test_table(capsys):
     assert capsys.readouterr().out.split() == ["R", "---", "1.5", "a", "-", "1", "2"]
 
 
-@pytest.mark.parametrize(
-    "rows", [[], [{"a": 1}, {"b": 1}], [{"a": 1, "b": 2}, {"b": 2, "a": 1}], [{"a": 1}, [1]], [1]]
-)
-def test_tables_whose_rows_do_not_belong_together_are_refused(rows):
-    with pytest.raises((ValueError, TypeError), match="^rows"):
-        table(rows)
+def test_tables_whose_rows_do_not_belong_together_are_refused():
+    for rows in ([], [{"a": 1}, {"b": 1}], [{"a": 1, "b": 2}, {"b": 2, "a": 1}], [{"a": 1}, [1]]):
+        with pytest.raises((ValueError, TypeError), match="^rows"):
+            table(rows)
 
 
 @pytest.fixture
@@ -268,13 +218,8 @@ def test_a_notebook_gets_every_form_at_once(displayed, capsys):
     assert "a < b & c" in first["text/plain"]
     assert "a &lt; b &amp; c" in first["text/html"] and "a < b" not in first["text/html"]
     assert "d &lt; e &amp; f" in first["text/html"] and "d < e" not in first["text/html"]
-    # the columns of a check are headed, and its verdict spans them
-    assert first["text/html"].count('<th scope="col">') == 6 and 'colspan="6"' in first["text/html"]
-    assert second["text/html"] == (
-        '<table class="mf-table"><caption>x &amp; y</caption><thead><tr>'
-        '<th scope="col">&lt;x&gt;</th></tr></thead>'
-        "<tbody><tr><td>1</td></tr><tr><td>2</td></tr></tbody></table>"
-    )
+    assert "<caption>x &amp; y</caption>" in second["text/html"]
+    assert '<th scope="col">&lt;x&gt;</th>' in second["text/html"]
     assert third == {"text/plain": "text", "text/html": "<p>markup</p>"}
 
 

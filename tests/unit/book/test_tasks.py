@@ -8,12 +8,13 @@ import re
 import sys
 import textwrap
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from pydoc_data.topics import topics
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import rel_entr
 
@@ -36,7 +37,7 @@ from mfbook.book.tasks import (
     text_task,
     unigram_bits,
 )
-from mfbook.book.tasks.embedding import names, positions, tied, words
+from mfbook.book.tasks.embedding import positions, tied, words
 from mfbook.measure import Measure
 from mfbook.models.attention import HeadShape, attention_weights, features, softmax
 
@@ -57,19 +58,15 @@ MAKERS = {"teacher": teacher, "copy": copying, "induction": induction, "text": r
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 def test_same_seed_same_task(make):
     one, two, other = make(7), make(np.random.default_rng(7)), make(8)
-    np.testing.assert_array_equal(one.X, two.X)
-    np.testing.assert_array_equal(one.Y, two.Y)
-    assert not np.array_equal(one.X, other.X)
+    assert (one.X == two.X).all() and (one.Y == two.Y).all() and (one.X != other.X).any()
     assert np.abs(one.W_U.sum(axis=1)).max() < 1e-13
-    for array in (one.X, one.Y, one.W_U):  # a task cannot change
-        with pytest.raises(ValueError, match="read-only"):
-            array[0] = 0
+    assert not any(array.flags.writeable for array in (one.X, one.Y, one.W_U))
 
 
 # ------------------------------------------------------------------------------ the teacher
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_teacher_is_optimal(seed):
     task = teacher(seed)
     R, ball = task.risk(SHAPE, SHAPE.ball(4.0)), SHAPE.ball(4.0)
@@ -83,18 +80,16 @@ def test_teacher_is_optimal(seed):
     mu = Measure(probes[:5])
     p = softmax(mu.integrate(features(mu.atoms, task.X, task.W_U, SHAPE)))
     divergence = rel_entr(task.Y, p).sum(axis=-1).mean()
-    assert divergence > 0.01
-    assert R(mu) - task.optimal_risk == pytest.approx(divergence, rel=1e-12)
+    assert R(mu) - task.optimal_risk == pytest.approx(divergence, rel=1e-12) and divergence > 0.01
 
 
-@pytest.mark.parametrize("scale", [0.5, None, 9.0])
-def test_heads_of_a_teacher_fill_the_ball(scale):
+def test_heads_of_a_teacher_fill_the_ball():
     """Matrices have norm up to ``scale``, four where nothing is said; tokens up to one."""
-    task = teacher(heads=60, sequences=2, **({} if scale is None else {"scale": scale}))
-    assert task.teacher.size == 60 and np.linalg.norm(task.X, axis=-1).max() <= 1
-    for W in SHAPE.split(task.teacher.atoms):
-        largest = np.linalg.norm(W, axis=(1, 2)).max() / (scale or 4.0)
-        assert 1 / 1.3 < largest <= 1 + 1e-15
+    for scale, options in ((0.5, {"scale": 0.5}), (4.0, {})):
+        task = teacher(heads=60, sequences=2, **options)
+        assert task.teacher.size == 60 and np.linalg.norm(task.X, axis=-1).max() <= 1
+        for W in SHAPE.split(task.teacher.atoms):
+            assert 1 / 1.3 < np.linalg.norm(W, axis=(1, 2)).max() / scale <= 1 + 1e-15
 
 
 # ------------------------------------------------------------------------- copying, induction
@@ -120,19 +115,12 @@ def test_copying_and_the_head_that_solves_it(lag):
     assert (np.diff(excesses) < 0).all() and 0 <= excesses[-1] < 1e-12
     # a head that looks one position further is confidently wrong
     assert R(Measure.dirac(head(32, lag - 1 or 2))) - task.optimal_risk > 10
-    A = attention_weights(head(32)[None], task.X, shape)[0]
-    np.testing.assert_array_equal(A.argmax(-1), np.tile(np.maximum(np.arange(8) - lag, 0), (30, 1)))
-
-
-def test_copy_head_has_the_stated_margin_and_size():
-    T, lag, scale, shape = 8, 3, 3.0, HeadShape(6, 3, 4)
-    theta = copy_head(shape, tokens=T, lag=lag, scale=scale)
-    for W in shape.split(theta):
-        assert np.linalg.norm(W, 2) == pytest.approx(scale)
-    X = copying(sequences=6, tokens=T, vocabulary=5, lag=lag).X
-    A = attention_weights(theta[None], X, shape)[0]
-    margin = np.log(A[:, 4, 1] / A[:, 4, 2])  # t = 4: target 1 against its neighbour 2
-    np.testing.assert_allclose(margin, scale**2 * (1 - math.cos(math.pi / T)) / math.sqrt(3))
+    # the stated margin and size, at t = 7 for the target and its neighbour
+    for W in shape.split(head(3.0)):
+        assert np.linalg.norm(W, 2) == pytest.approx(3)
+    A = attention_weights(head(3.0)[None], task.X, shape)[0]
+    margin = np.log(A[:, 7, 7 - lag] / A[:, 7, 8 - lag])
+    np.testing.assert_allclose(margin, 9 * (1 - math.cos(math.pi / 8)) / math.sqrt(3))
 
 
 def test_induction_labels_are_the_law_of_the_next_word():
@@ -182,24 +170,20 @@ def test_smallest_tasks():
     head = copy_head(shape, tokens=3, lag=1, scale=20.0)
     assert task.risk(shape)(Measure.dirac(head)) - task.optimal_risk < 1e-3
     assert induction(sequences=6, tokens=2, vocabulary=2).X.shape == (6, 2, 3)
-    assert induction_head(shape, scale=1.0).shape == (shape.size,)
     assert teacher(sequences=2, tokens=1, vocabulary=2, heads=1).Y.shape == (2, 1, 2)
 
 
-@pytest.mark.parametrize("V", [2, 5, 29])
+@pytest.mark.parametrize("V", [2, 29])
 def test_embeddings(V):
     """Words are a regular simplex around "no word"; positions know their distance only."""
     e = words(V)
     np.testing.assert_allclose(e[:V] @ e[:V].T, (V * np.eye(V) - 1) / (V - 1), atol=1e-14)
     assert e.shape == (V + 1, V - 1) and not e[-1].any()
-    W_U = tied(V, 3)
-    assert np.abs(W_U.sum(axis=1)).max() < 1e-14
-    assert np.linalg.norm(W_U, 2) == pytest.approx(math.sqrt(V / (V - 1)))
+    assert np.linalg.norm(tied(V, 3), 2) == pytest.approx(math.sqrt(V / (V - 1)))
     p = positions(8, 2)
     for lag in range(8):
         expected = (math.cos(math.pi * lag / 8) + math.cos(math.pi * lag / 4)) / 2
         np.testing.assert_allclose(np.diagonal(p @ p.T, lag), expected, atol=1e-15)
-    assert names(2) == ("a", "b") and names(27) == tuple(str(i) for i in range(27))
 
 
 # ------------------------------------------------------------------------------------- text
@@ -219,31 +203,22 @@ def test_cleaning_keeps_every_plain_word():
     assert clean("ﬁne \N{MATHEMATICAL BOLD CAPITAL A}") == "fine a"  # ligature, capital symbol
 
 
-def test_corpus_is_prose():
-    assert set(corpus()) == set(ALPHABET)
-    assert 150_000 < len(corpus()) < 500_000
+def test_corpus_is_prose_without_code():
+    """Every block that Python can parse is code: none may be left, and there are many."""
+    assert set(corpus()) == set(ALPHABET) and 150_000 < len(corpus()) < 500_000
     # letters are as frequent as in English, within what one subject allows
     counts = Counter(corpus())
     assert [c for c, _ in counts.most_common(3)] == [" ", "e", "t"]
     assert 4 < counts["e"] / counts["u"] < 6
-    assert "assert statements are a convenient way to insert debugging assertions" in corpus()
-    again = clean(prose("\n\n".join(topics.values())))
-    assert hashlib.sha256(again.encode()).hexdigest()[:16] == corpus_hash()
-
-
-def test_corpus_has_no_code():
-    """Every block that Python can parse is code: none may be left, and there are many."""
     document = "\n\n".join(topics.values())
-    kept = set(prose(document).splitlines())
-    blocks = re.split(r"\n[ \t]*\n", document)
-    code = 0
+    kept = prose(document)
+    assert hashlib.sha256(clean(kept).encode()).hexdigest()[:16] == corpus_hash()
+    kept, blocks, code = set(kept.splitlines()), re.split(r"\n[ \t]*\n", document), 0
     for block in blocks:
-        try:
+        with suppress(SyntaxError):
             ast.parse(textwrap.dedent(block))
-        except SyntaxError:
-            continue
-        code += 1
-        assert " ".join(block.split()) not in kept
+            code += 1
+            assert " ".join(block.split()) not in kept
     assert code > 100
     marks = re.compile(r">>>|::=|\+---|====|\*\*\*\*")
     assert len(list(filter(marks.search, blocks))) > 100
@@ -256,21 +231,13 @@ def test_prose_keeps_sentences_and_drops_the_rest():
         "Title of a section\n******************", "   for item in items:\n       print(item)",
         '  stmt ::= "for" target_list "in" starred_list ":" suite', "Short one.",
         "+-----------+--------+\n| Operation | Result |\n+-----------+--------+",
+        "The loop below counts to three and x0 x1 x2 x3 stops.",  # less than three quarters plain
     ]  # fmt: skip
-    listed = f"* {sentence.replace('list', 'tuple')}"
-    document = "\n\n".join([rest[0], sentence, rest[1], listed, *rest[2:], sentence])
-    assert prose(document).splitlines() == [sentence, listed[2:]]
-    # eight words, three quarters of them plain
-    for text, kept in (
-        ("The loop below counts to three and stops.", True),
-        ("The loop below counts to three and it x1 x2 x3 stops.", True),
-        ("The loop below counts to three then.", False),
-        ("The loop below counts to three and x0 x1 x2 x3 stops.", False),
-    ):
-        assert prose(text) == (text if kept else "")
+    document = "\n\n".join([rest[0], sentence, rest[1], f"* {sentence}", *rest[2:], sentence])
+    assert set(prose(document).splitlines()) == {sentence}
+    assert prose("The loop below counts to three and it x1 x2 x3 stops.")
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 20), st.integers(2, 60), st.integers(0, 9))
 def test_windows_tile_the_text_and_the_last_tenth_is_held_out(T, tenth, seed):
     """With all windows drawn, every character is once an input, and once the next one."""
@@ -284,23 +251,20 @@ def test_windows_tile_the_text_and_the_last_tenth_is_held_out(T, tenth, seed):
         n = sizes[name] * T
         for ids, expected in ((drawn.tokens, part[:n]), (drawn.Y.argmax(-1), part[1 : n + 1])):
             assert Counter(ALPHABET[i] for i in ids.ravel()) == Counter(expected)
+        assert (drawn.Y.argmax(axis=-1)[:, :-1] == drawn.tokens[:, 1:]).all()
         with pytest.raises(ValueError, match=f"^{name}:"):
             text_task(**sizes | {name: sizes[name] + 1}, tokens=T, rng=seed, text=text)
 
 
-def test_text_task_predicts_the_next_character():
+def test_text_task_shows_windows_of_the_corpus():
     task = reading(1, sequences=50, tokens=12, held_out=20)
     for part in (task, task.held_out):
-        np.testing.assert_array_equal(part.Y.argmax(axis=-1)[:, :-1], part.tokens[:, 1:])
-        for s in range(len(part.X)):
-            window = "".join(part.sequence(s)) + part.words[part.Y[s, -1].argmax()]
-            assert window in corpus()
+        assert all("".join(part.sequence(s)) in corpus() for s in range(len(part.X)))
         np.testing.assert_allclose(np.linalg.norm(part.X, axis=-1), math.sqrt(2))
         np.testing.assert_allclose(part.X[..., :28], words(29)[part.tokens])
     assert task.words == tuple(ALPHABET) and task.optimal_risk is None
     # the same held-out windows whatever the number of sequences
-    other = reading(1, sequences=5, tokens=12, held_out=20)
-    np.testing.assert_array_equal(other.held_out.X, task.held_out.X)
+    assert (reading(1, sequences=5, tokens=12, held_out=20).held_out.X == task.held_out.X).all()
 
 
 def test_baselines_agree_with_counting():
@@ -333,11 +297,6 @@ def test_baselines_know_soft_labels_and_positions_without_a_word():
     assert bigram_bits(replace(sure, held_out=sure)) < 0.01
 
 
-def test_bigrams_beat_single_letters_and_those_beat_nothing():
-    task = reading(sequences=1024, tokens=8, held_out=256)
-    assert bigram_bits(task) + 0.5 < unigram_bits(task) < math.log2(29) - 0.5
-
-
 @pytest.mark.slow
 def test_a_trained_layer_beats_bigrams():
     """Stochastic gradient descent on 16 heads: characters before the last are used."""
@@ -350,7 +309,7 @@ def test_a_trained_layer_beats_bigrams():
         theta = mu.atoms - 6 * R.sample(rng, 128).at(mu).gradient(mu.atoms)
     bits = bits_per_character(task.held_out_risk(shape)(Measure(theta)))
     # by 0.35 bits with the text that Python 3.11 ships, by 0.09 with that of 3.13
-    assert bits < bigram_bits(task)
+    assert bits < bigram_bits(task) < unigram_bits(task) - 0.5 < math.log2(29) - 1
 
 
 def test_a_python_without_its_documentation_has_no_corpus(monkeypatch):
@@ -367,17 +326,14 @@ def test_task_from_a_file(tmp_path):
     task = task_from_text(path, **sizes)
     assert task.name == "mine.txt"
     assert "".join(task.sequence(0)) in clean(path.read_text(encoding="utf-8"))
-    np.testing.assert_array_equal(task.X, task_from_text(str(path), **sizes).X)
+    assert (task.X == task_from_text(str(path), **sizes).X).all()
     for missing in (tmp_path / "absent.txt", tmp_path):
         with pytest.raises(FileNotFoundError, match="^path:"):
             task_from_text(missing, **sizes)
     for content, name in [
-        (b"\xff\xfe\x00", "path"),
-        (b"", "text"),
-        ("12 — 34 Привет".encode(), "text"),
-        (b"too short", "held_out"),
-        (b"enough to evaluate " * 30, "sequences"),
-    ]:
+        (b"\xff\xfe\x00", "path"), (b"", "text"), ("12 — 34 Привет".encode(), "text"),
+        (b"too short", "held_out"), (b"enough to evaluate " * 30, "sequences"),
+    ]:  # fmt: skip
         path.write_bytes(content)
         with pytest.raises(ValueError, match=f"^{name}:"):
             task_from_text(path, **sizes | {"sequences": 64})
@@ -385,19 +341,32 @@ def test_task_from_a_file(tmp_path):
 
 # ---------------------------------------------------------------------- what a task may be
 
+GOOD = dict(
+    X=np.ones((2, 3, 2)), Y=np.full((2, 3, 2), 0.5), W_U=[[1.0, -1.0], [0.0, 0.0]], name="good"
+)
+#: Fields that do not fit the others.
+WRONG = {
+    "Y": [np.full((2, 4, 2), 0.5), np.ones((2, 3, 2))],
+    "W_U": [np.ones((3, 2)), np.eye(2), [[0.0, 0.0], [0.5, 0.5]]],
+    "words": [("a",), "ab", ["yes", 3]],
+    "tokens": [np.zeros((2, 2), int), np.full((2, 3), 2), -np.full((2, 3), 2)],
+    "held_out": [Task(**GOOD | {"W_U": np.zeros((2, 2))})],
+}
 
-BAD_SIZES = [
-    *((make, name, 0) for make in MAKERS for name in ("sequences", "tokens")),
-    *((make, "vocabulary", 1) for make in ("teacher", "copy", "induction")),
-    ("teacher", "heads", 0), ("teacher", "scale", -1.0), ("copy", "lag", 0), ("copy", "lag", 5),
-    ("text", "held_out", 0), ("text", "text", "..., 123"),
-]  # fmt: skip
 
-
-def test_bad_sizes_are_refused():
-    for make, name, value in BAD_SIZES:
+def test_what_does_not_fit_is_refused():
+    eps = float(np.finfo(np.float32).eps)  # rows of W_U sum to zero up to rounding
+    Task(**GOOD | {"W_U": np.array([[1, -1 + 14 * eps], [0, 0]], np.float32)})
+    for name, values in WRONG.items():
+        for value in values:
+            with pytest.raises((ValueError, TypeError), match=f"^{name}:"):
+                Task(**GOOD | {name: value})
+    for make, name, value in (
+        (teacher, "scale", -1.0), (copying, "lag", 0), (copying, "lag", 5),
+        (copying, "vocabulary", 1), (reading, "text", "..., 123"),
+    ):  # fmt: skip
         with pytest.raises(ValueError, match=f"^{name}:"):
-            MAKERS[make](**{name: value})
+            make(**{name: value})
     for sizes in ((2, 2, 2), (6, 1, 4), (6, 2, 3)):
         with pytest.raises(ValueError, match="^shape:"):
             copy_head(HeadShape(*sizes), tokens=8, lag=2, scale=1.0)
@@ -408,39 +377,10 @@ def test_bad_sizes_are_refused():
         copy_head(HeadShape(6, 2, 4), tokens=8, lag=7, scale=1.0)
 
 
-GOOD = dict(
-    X=np.ones((2, 3, 2)), Y=np.full((2, 3, 2), 0.5), W_U=[[1.0, -1.0], [0.0, 0.0]], name="good"
-)
-
-
-def test_bad_fields_are_refused():
-    eps = float(np.finfo(np.float32).eps)  # rows of W_U sum to zero up to rounding
-    Task(**GOOD | {"W_U": np.array([[1, -1 + 14 * eps], [0, 0]], np.float32)})
-    for name, values in {
-        "Y": [np.full((2, 4, 2), 0.5), np.ones((2, 3, 2))],
-        "W_U": [np.ones((3, 2)), np.eye(2), [[0.0, 0.0], [0.5, 0.5]]],
-        "words": [("a",), "ab", ["yes", 3], {"yes", "no"}],
-        "tokens": [
-            np.zeros((2, 3)),
-            np.zeros((2, 2), int),
-            np.full((2, 3), 2),
-            -np.full((2, 3), 2),
-        ],
-        "held_out": [Task(**GOOD | {"W_U": np.zeros((2, 2))})],
-        "optimal_risk": ["low"],
-    }.items():
-        for value in values:
-            with pytest.raises((ValueError, TypeError), match=f"^{name}:"):
-                Task(**GOOD | {name: value})
-
-
 def test_words_and_tokens_of_a_task():
     ids = np.array([[-1, 0, 1], [1, -1, 0]])
     task = Task(**GOOD | {"tokens": ids, "words": ["yes", "no"], "optimal_risk": np.float32(0.5)})
-    assert task.words == ("yes", "no") and type(task.optimal_risk) is float
     assert task.sequence(0) == ("", "yes", "no") and task.sequence(-1) == ("no", "", "yes")
-    assert repr(task) == "Task('good': 2 sequences of 3 tokens in R^2, vocabulary 2)"
-    assert repr(replace(task, held_out=task)) == repr(task)[:-1] + ", 2 sequences held out)"
     # what a task lacks is named
     for part in ({}, {"tokens": ids}, {"words": ("yes", "no")}):
         with pytest.raises(ValueError, match="^tokens, words:"):
