@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import numbers
 import operator
@@ -228,6 +229,17 @@ def instance(value, name: str, kind: type):
     if not isinstance(value, kind):
         raise TypeError(f"{name}: expected a {kind.__name__}, got {type(value).__name__}")
     return value
+
+
+def options(given, function):
+    """Refuse a search option that ``function`` does not have; its keyword-only names are all."""
+    parameters = inspect.signature(function).parameters.values()
+    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    for name in given:
+        if name not in known:
+            listed = " and ".join(filter(None, [", ".join(known[:-1]), known[-1]]))
+            raise TypeError(f"{name}: unknown option; the search of this functional has {listed}")
+    return given
 
 
 def space(value, name: str = "space"):

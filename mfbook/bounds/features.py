@@ -163,7 +163,9 @@ def sharp_jacobian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
 
     A token average m leaves a variance of at most :math:`R_X^2-\|m\|^2`, so both effects of
     :func:`jacobian_bound` cannot be largest at once. Attained by one token if g <= 1, and by two
-    opposite tokens if g >= 1 and k >= 2. Beyond the paper; derived in Chapter 3.
+    opposite tokens if g >= 1 and k >= 2. If g > 1 and k = 1 it is the supremum over the length of
+    the sequence: two opposite tokens, one of them exp(2g) times as often. Beyond the paper;
+    derived in Chapter 3.
 
     Parameters
     ----------
@@ -232,11 +234,11 @@ def hessian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
 def hessian_attained(R_X: float, R_U: float, r: float, k: int) -> float:
     r"""Second derivative that is attained: no valid H is smaller than this.
 
-    .. math:: R_XR_U\max_{|\mu|\le1}\left\|\begin{pmatrix}gw-4g^2\mu w&2gw\\2gw&\mu\end{pmatrix}
-              \right\|_{op},\qquad w=1-\mu^2
+    .. math:: R_XR_U\max_{|\beta|\le1}\left\|\begin{pmatrix}g\omega-4g^2\beta\omega&2g\omega\\
+              2g\omega&\beta\end{pmatrix}\right\|_{op},\qquad\omega=1-\beta^2
 
     All tokens are equal or opposite, repeated so that the attended one is the fraction
-    :math:`\mu` of them; the four matrices have rank one and are aligned. It is a supremum over
+    :math:`\beta` of them; the four matrices have rank one and are aligned. It is a supremum over
     the length of the sequence. Chapter 3; a search over all heads and tokens finds nothing larger.
 
     Parameters

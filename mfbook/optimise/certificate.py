@@ -28,6 +28,8 @@ from mfbook.optimise.descent import descend
 
 #: A descent ends where rounding ends it.
 PRECISE = {"ftol": 1e-15, "gtol": 1e-10}
+#: Both ends of a gap are sums; they are known to this many units of rounding (1e-12).
+ROUNDING, EPS = 4500, np.finfo(float).eps
 
 __all__ = ["Boosting", "Gap", "boost", "frank_wolfe_gap", "optimal_weights"]
 
@@ -42,7 +44,8 @@ class Gap:
         Gap with respect to the best point found: at most the true gap.
     rigorous : float
         Proved upper bound on the true gap, so on ``F(mu) - inf F``. Infinite where no bound is
-        known for the functional.
+        known for the functional. It is what the proof gives: it is raised to ``found`` only where
+        it is lower by a rounding error, so a bound that is wrong shows as ``rigorous < found``.
     point : array, shape (D,)
         The best point found; adding it to ``mu`` lowers F at the rate ``found``.
     converged : bool
@@ -76,7 +79,8 @@ def frank_wolfe_gap(F: Functional, mu: Measure, rng: Seed, **options: Any) -> Ga
     rng : numpy.random.Generator or int
         Starting points of the search.
     **options
-        ``starts``, ``pool``, ``maxiter`` of the search.
+        Of the search: ``starts``, ``pool``, ``maxiter`` for an attention risk; ``starts``,
+        ``tolerance``, ``budget`` on a sphere; else ``starts``, ``maxiter``.
 
     Returns
     -------
@@ -84,6 +88,8 @@ def frank_wolfe_gap(F: Functional, mu: Measure, rng: Seed, **options: Any) -> Ga
 
     Raises
     ------
+    TypeError
+        If the search of this functional has no such option.
     ValueError
         If an atom is outside the space, or the space of an attention risk is not a ball.
 
@@ -103,21 +109,26 @@ def frank_wolfe_gap(F: Functional, mu: Measure, rng: Seed, **options: Any) -> Ga
     rng, space = validate.generator(rng), F.space
     check_start(mu, space)
     local = F.at(mu)
-    values = local.first_variation(mu.atoms)
-    mean = mu.weights @ values
     minimise = getattr(local, "minimise", None)
     least = NotImplemented if minimise is None else minimise(rng, **options)
     if least is NotImplemented:
-        least = _search(local, mu, space, rng, **options)
+        least = _search(local, mu, space, rng, **validate.options(options, _search))
+    values = local.first_variation(mu.atoms)
+    mean = mu.weights @ values
     own = int(values.argmin())
     point, value = least.point, least.value
     if values[own] < value:
         point, value = mu.atoms[own], values[own]
-    # the bounds are exact in real arithmetic; rounding must not turn the bracket inside out
-    found = max(float(mean - value), 0.0)
+    found, rigorous = max(float(mean - value), 0.0), float(mean - least.lower_bound)
+    # the bounds are exact in real arithmetic: rounding must not turn the bracket inside out, and
+    # a bound that is wrong must not be hidden
+    precision = np.finfo(values.dtype).eps if values.dtype.kind == "f" else EPS
+    rounding = ROUNDING * precision * max(1.0, abs(float(mean)), abs(float(value)))
+    if found - rounding <= rigorous < found:
+        rigorous = found
     return Gap(
         found,
-        max(float(mean - least.lower_bound), found),
+        rigorous,
         point,
         least.converged,
         least.evaluations + mu.size,

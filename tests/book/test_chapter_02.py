@@ -139,7 +139,7 @@ def test_softmax_at_another_temperature(before):
     assert failing(["check-lemma-2-1"], state) == {
         "largest eigenvalue of J",
         "the same at p = (1/2, 1/2)",
-        "change of p over change of f",
+        "change of p over change of f, pairs near and far",
     }
 
 
@@ -287,8 +287,8 @@ def test_hessian_with_the_residual_differentiated(before):
 def test_heads_that_normalise_their_queries(before):
     state = dict(before["check-gauge"])
     state["features"] = lambda *args: features_with(*args, normalised=True)
-    assert {"change of the features", "rank of the feature Jacobian, D - 4 - 4"} <= failing(
-        ["check-gauge"], state
+    assert {"change of the features", "rank of the feature Jacobian, six words"} <= failing(
+        ["gauge-ranks", "check-gauge"], state
     )
 
 
@@ -341,6 +341,61 @@ def test_sigmoids_in_place_of_the_softmax(before):
         "change of risk, price, gradient: shifted",
         "the same: centred",
     }
+
+
+# ---------------------------------------------------------- wrong claims
+
+
+#: A statement that is false, written into its check: the cells to run, what the cell says, what it
+#: says instead, and words of the row that has to fail.
+CLAIMS = {
+    "a constant below the attained one": (
+        "check-lemma-2-1", "bounds.softmax_lipschitz(),", "0.49,", "the same at p ="),
+    "Lipschitz constant one quarter, as two near pairs may suggest": (
+        "check-lemma-2-1", "moved.max(), half)", "steepest, half / 2)", "change of p over change"),
+    "scores divided by k instead of its root": (
+        "check-equation-7", "/ np.sqrt(shape.k)", "/ shape.k", "features against the formula"),
+    "logits quadratic in the measure": (
+        "check-equation-8", "0.7 * f + 0.3 *", "0.49 * f + 0.09 *", "linear in the measure"),
+    "convex along displacement too": (
+        "check-equation-10", "at_least(\"displacement above its chord (not convex)\", hill, 0.1)",
+        "at_most(\"displacement above its chord\", hill, 0)", "displacement above"),
+    "the slope bounds the change from above": (
+        "check-equation-11", "(secant - slope).min()", "(slope - secant).min()", "secant minus"),
+    "a central difference of third order": (
+        "check-equation-12", "third * h**2 / 6", "third * h**3 / 6", "difference of the two"),
+    "a central difference of first order": (
+        "check-equation-13", "coarse / fine, 4,", "coarse / fine, 2,", "central difference"),
+    "the mixed block vanishes too": (
+        "check-zero-blocks", "at_most(\"price along W_V or W_O: second difference\", straight,",
+        "at_most(\"price along W_V and W_O\", second_difference(values, output),", "price along"),
+    "rank D - k² - v² for every vocabulary": (
+        "gauge-ranks", "seen = np.linalg.matrix_rank(W_U)", "seen = shape.d", "rank, three words"),
+    "rank D - k² - v² from a few positions": (
+        "check-gauge", "rank(theta, X_random[:1, :2]", "rank(theta, X_random[:9, :]",
+        "rank, one sequence"),
+    "conserved by steps up to second order": (
+        "check-conserved", "drift in the step\", power, 1,", "drift in the step\", power, 2,",
+        "order of the drift"),
+    "decay at the rate λ instead of 2λ": (
+        "check-conserved", "np.exp(-2 * lam", "np.exp(-lam", "flow with ridge"),
+    "the shift changes no logits": (
+        "check-logit-shift", "at_least(\"change of the logits: shifted\", visible, 1)",
+        "at_most(\"change of the logits: shifted\", visible, 0.1)", "change of the logits"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_wrong_claim(before, claim):
+    cell, right, wrong, row = CLAIMS[claim]
+    source = text(CELLS[cell]["source"])
+    assert source.count(right) == 1, right
+    state = dict(before[cell])
+    with contextlib.redirect_stdout(io.StringIO()), pytest.raises(AssertionError):
+        exec(source.replace(right, wrong), state)
+        if cell == "gauge-ranks":
+            run(["check-gauge"], state)
+    assert any(row in r.what for r in state["result"].rows if not r.holds)
 
 
 # ---------------------------------------------------------- words and captions against the numbers

@@ -140,7 +140,9 @@ def test_wrong_constants(before, monkeypatch, name, wrong, rows):
 def test_trace_of_the_covariance_bounded_without_the_mean(before, monkeypatch):
     monkeypatch.setattr(bounds, "sharp_jacobian_bound", bounds.jacobian_bound)
     rows = failing(before, "sharp-check")
-    assert rows == {f"L found at g = {g}, against sharp L" for g in ("0.1", "1", "4")}
+    short = {f"k = 1, g = {g}: {n} tokens opposite to the query, against 0.999 L"
+             for g, n in ((2, 55), (4, 2981))}  # fmt: skip
+    assert rows == {f"L found at g = {g}, against sharp L" for g in ("0.1", "1", "4")} | short
 
 
 class UnitVariance:
@@ -162,6 +164,60 @@ def test_attention_without_normalisation(before):
         "two groups, all sizes, against H",
         "two groups at T = 256, against T to infinity",
     } <= rows
+
+
+# ---------------------------------------------------------------- wrong claims
+
+
+#: A statement that is false, written into its check: the cells to run, what the last of them says,
+#: what it says instead, and words of the row that has to fail.
+CLAIMS = {
+    "a profile that stops sooner": (
+        "profile-check", '["too fast"][1](1e4), 2)', '["too fast"][1](1e4), 1.9)',
+        "too fast: clock at t = 10000"),
+    "the profile changes the path": (
+        "profile-check", "risk_of(same_path(clock(20.0))), 1e-6)",
+        "risk_of(same_path(20.0)), 1e-6)", "decaying: risk at t = 20"),
+    "a bound below the largest feature": (
+        "features-check", "axis=-1).max(), C.B)", "axis=-1).max(), 0.75 * C.B)",
+        "largest feature"),
+    "features that are linear": (
+        "features-check", "(2 * bend / distance**2).max(), C.H)",
+        "(2 * bend / distance**2).max(), 0.1)", "remainder per distance"),
+    "remainder of third order": (
+        "features-check", "(2 * bend / distance**2).max(), C.H)",
+        "(6 * bend / distance**3).max(), 10 * C.H)", "remainder per distance"),
+    "heads grow at half the rate": (
+        "growth-check", "rate, c, 1e-9)", "rate, c / 2, 1e-9)", "rate of growth"),
+    "one ball for all time": (
+        "remark-check", "coarse(matrix[3], 3), coarse(1.3 * matrix[2], 3))",
+        "coarse(-matrix[3], 3), coarse(-1.05 * matrix[2], 3))", "at time 512, against 1.3"),
+    "a tenth less than the attained L": (
+        "prop-check", "rows.append(at_most(what, largest, bound, 1e-9))",
+        "rows.append(at_most(what, largest, 0.9 * bound, 1e-9))", "L at g = 4"),
+    "the sharp L attained by two tokens for k = 1 too": (
+        "sharp-check", "largest_of(r * a, r * b, pairs, r), 0.71 * L)",
+        "-largest_of(r * a, r * b, pairs, r), -L)", "k = 1, g = 2: two tokens"),
+    "the sharp L linear in g below 1": (
+        "sharp-check", "bounds.sharp_jacobian_bound(1, 1, r, 2), 1e-7)",
+        "bounds.sharp_jacobian_bound(1, 1, r, 2) * min(g, 1), 1e-7)", "L found at g = 0.1"),
+    "H attained everywhere": (
+        "sharp-check", "looseness(worst), 1.62)", "looseness(worst), 1)",
+        "H / attained, largest over g"),
+    "bounds that fall with the length": (
+        "sizes-check", "max(groups.values()), C.H)", "max(groups.values()), C.H / 2)",
+        "two groups, all sizes"),
+    "a worst head that d and V make smoother": (
+        "sizes-check", "groups[16, 8, 64], groups[16, 2, 2], 1e-9)",
+        "groups[16, 8, 64], groups[16, 2, 2] / 2, 1e-9)", "the same, d = 8"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_wrong_claim(before, claim):
+    cell, right, wrong, row = CLAIMS[claim]
+    rows = failing(before, cell, changes={cell: [(right, wrong)]})
+    assert any(row in what for what in rows), rows
 
 
 # ---------------------------------------------------------------- words against the numbers

@@ -4,8 +4,10 @@ The cells of the notebook run once, in their order. For a wrong program a plausi
 in one of them; it and the cells that depend on it run again, and the check at the end has to fail.
 """
 
+import importlib
+
 import numpy as np
-from chapter_runner import Chapter, computing
+from chapter_runner import Chapter, computing, mistaken
 
 from tools.chapters import BOOK, read
 
@@ -16,7 +18,7 @@ SMALLER = [
     ("direction", "np.linspace(0, 1, 41)", "np.linspace(0, 1, 6)"),
     ("check-4-3", "size=50", "size=10"),
     ("boosting", "R, zero, seed, 6", "R, zero, seed, 1"),
-    ("boosting", "silent, seed, 6", "silent, seed, 3"),
+    ("boosting", "silent, seed, 6", "silent, seed, 4"),
     ("boosting", "(451, 452, 453)", "(451, 452)"),
     ("boosting", "(453, 459, 460)", "(453, 459)"),
     ("check-shrunk", "silent, 457, 4", "silent, 457, 1"),
@@ -40,6 +42,25 @@ def unmasked(names):
     return {"features": features}
 
 
+LEAST = "return float(min(product(largest), centre + product(delta), centre + directional))"
+
+
+def bound_on_sigma(old, new):
+    """A replaced name: the gap with a mistake in the bound on the correlation."""
+    module = importlib.import_module("mfbook.models.attention.best_head")
+
+    def replace(names):
+        right = names["frank_wolfe_gap"]
+
+        def frank_wolfe_gap(*arguments, **options):
+            with mistaken(module, old, new):
+                return right(*arguments, **options)
+
+        return {"frank_wolfe_gap": frank_wolfe_gap}
+
+    return replace
+
+
 # Each as Chapter.wrong says.
 WRONG = [
     ("heads summed instead of averaged", "draws check-4-1", "mean excess + 4 s.e., M = 64",
@@ -48,6 +69,10 @@ WRONG = [
      ("task", "logits(optimum)", "logits(base.teacher)")),
     ("likeliest labels instead of soft ones", "task draws check-4-1", "least excess of all draws",
      ("task", "AttentionRisk(base.X, Y,", "AttentionRisk(base.X, np.eye(5)[Y.argmax(2)],")),
+    ("constant B/100 instead of √2 B", "check-4-1", "mean excess + 4 s.e., M = 4",
+     ("check-4-1", "upper[i], monte_carlo_rate(B, M)", "upper[i], monte_carlo_rate(B / 100, M)")),
+    ("gradients given to the wrong heads", "few-heads check-4-1", "best heads found, M = 3",
+     ("few-heads", "local.gradient(x) / M", "local.gradient(x[::-1]) / M")),
     ("distance averaged over words instead of summed", "draws slopes check-4-2", "M · mean square",
      ("draws", ".sum(axis=3).mean", ".mean(axis=3).mean")),
     ("mask dropped in the features", "draws slopes check-4-2", "M · mean square", unmasked),
@@ -67,6 +92,19 @@ WRONG = [
     ("deviation of one draw instead of the mean", "rates check-rate",
      "slope of the mean at the start",
      ("rates", "mean_with_error(at_start[0] - at_start[1])", "deviation_with_error(at_start[0])")),
+    ("claim: one draw fluctuates like 1/M", "check-4-2", "slope of the deviation",
+     ("check-4-2", "fit, -0.5,", "fit, -1,")),
+    ("claim: the mean falls like 1/√M", "check-rate", "slope of the mean at the optimum",
+     ("check-rate", 'fits[name, "mean"][0], -1,', 'fits[name, "mean"][0], -0.5,')),
+    ("claim: the fluctuation falls like 1/M at every law", "check-rate",
+     "slope of the deviation at the optimum",
+     ("check-rate", 'fits["optimum", "deviation"]', 'fits["start", "deviation"]')),
+    ("copies not rescaled", "enough-law enough-run check-enough", "rescaled heads: largest excess",
+     ("enough-law", "M * weights / copies * norm_V * norm_O", "norm_V * norm_O")),
+    ("claim: rounding is of third order", "check-enough", "slope of the excess",
+     ("check-enough", "coarse(slope_of_rounding, 2), -1.5", "coarse(slope_of_rounding, 2), -2.5")),
+    ("claim: rescaled heads fit from M = 1 on", "check-enough", "M from which they always fit",
+     ("check-enough", "if M not in exact), sure)", "if M not in exact), 1)")),
     ("bound of order 1/M²", "check-rate", "mean excess + 4 s.e. at the optimum",
      ("check-rate", "variance_rate(sigma2[name], heads[i])",
       "variance_rate(sigma2[name], heads[i] ** 2)")),
@@ -82,6 +120,22 @@ WRONG = [
      ("check-4-3", "-gap.found, 1e-5", "R.first_variation(best.atoms, start)[0], 1e-5")),
     ("first-order term doubled, with the other sign", "check-4-3", "least R(ν) − R(μ)",
      ("check-4-3", "w @ cost - psi.mean()", "2 * (psi.mean() - w @ cost)")),
+    ("claim: Ψ vanishes at every minimiser", "check-4-3", "one token, q = 1: Ψ on both heads",
+     ("check-4-3", "atoms) + 2 / (1 + np.exp(2))).max()", "atoms)).max()")),
+    ("claim: the loss is 1/8-smooth", "check-4-3", "R(start) − R on the way",
+     ("check-4-3", "gap.found**2 / jump", "4 * gap.found**2 / jump")),
+    ("law short of the minimiser", "smallest direction check-4-3", "one token, q = 1",
+     ("smallest", "[0.0, 0.7, -1.0, -1.0]", "[0.0, 0.7, -1.0, -0.8]")),
+    ("bound on σ₁ that is zero", "bounds-on-sigma check-ingredients", "bound on σ₁ / found",
+     bound_on_sigma(LEAST, "return 0.0")),
+    ("bound on σ₁ half as large", "bounds-on-sigma check-ingredients", "bound on σ₁ / found",
+     bound_on_sigma(LEAST, LEAST.replace("float(", "0.5 * float("))),
+    ("bound on σ₁ without its part for uniform attention", "bounds-on-sigma check-ingredients",
+     "bound on σ₁ / found",
+     bound_on_sigma(LEAST, LEAST.replace("centre + product(delta)", "product(delta)"))),
+    ("bound on σ₁ without what attention adds", "bounds-on-sigma check-ingredients",
+     "bound on σ₁ / found",
+     bound_on_sigma(LEAST, LEAST.replace("centre + directional", "centre"))),
     ("r instead of r²", "ingredients check-ingredients", "largest Ψ / (−r² σ₁)",
      ("ingredients", "/ (-(r**2) * largest)", "/ (-r * largest)")),
     ("second singular value instead of the first", "ingredients check-ingredients",
@@ -91,6 +145,10 @@ WRONG = [
      ("ingredients", "-r * u[0, :, 0]", "r * u[0, :, 0]")),
     ("range of scores g instead of 2g", "check-ingredients", "scores at the ends",
      ("check-ingredients", "np.tanh(g / 2)", "np.tanh(g / 4)")),
+    ("bound on σ₁ that is zero", "brackets check-bracket", "largest found / rigorous",
+     bound_on_sigma(LEAST, "return 0.0")),
+    ("bound on σ₁ a third as large", "brackets check-bracket", "largest found / rigorous",
+     bound_on_sigma(LEAST, LEAST.replace("float(", "0.33 * float("))),
     ("r instead of r² in the bound", "brackets check-bracket", "largest found / rigorous",
      ("brackets", "[g.rigorous for g in gaps]", "[g.rigorous / r for g in gaps]")),
     ("average price of heads forgotten in the gap", "brackets check-bracket",
@@ -102,6 +160,9 @@ WRONG = [
     ("price with the other sign when shrunk", "shrink check-shrunk",
      "teacher: true excess − shrunk",
      ("shrink", "- s * least", "+ s * least")),
+    ("claim: nothing is gained between the ends", "shrink check-shrunk",
+     "copy: shrunk / the better",
+     ("shrink", "for s in (0.0, inner, 1.0)", "for s in (0.0, 1.0)")),
     ("weights of the heads not optimised", "check-support", "copy: spread of Ψ on the support",
      ("check-support", "local = R_copy.at(copy_run.measure)", "local = R_copy.at(Measure(atoms))")),
     ("Ψ on the support with the other sign", "check-support", "copy: largest Ψ on the support",
@@ -114,6 +175,10 @@ WRONG = [
     ("only the leading of the three heads of rank one", "check-interior",
      "v = 3 as a mean of v = 1",
      ("check-interior", "for i in range(3)\n)", "for i in range(1)\n)")),
+    ("claim: no optimum has an atom inside", "check-interior", "teacher: room inside",
+     ("check-interior", "room, 0.1)", "-room, 0)")),
+    ("claim: one head fewer than N is enough", "check-breaks", "heads with a share",
+     ("check-breaks", "len(few), N)", "len(few), N - 1)")),
     ("weights not absorbed into W_O", "breaks-run check-breaks", "12 heads against a law of 200",
      ("breaks-run", "N * c[few][:, None, None] * W_O", "W_O")),
     ("bound for another number of heads", "check-breaks", "64 groups of 16 equal heads",

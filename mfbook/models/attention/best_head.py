@@ -88,16 +88,16 @@ def correlation_bound(X, Z, radius: float, k: int) -> float:
     r"""Upper bound on :math:`\sigma_1(C)` over all (W_Q, W_K) of Frobenius norm at most r.
 
     :math:`C=\mathbb E\frac1T\sum_t(AX)_tZ_t^\top`. Three bounds, each proved in Chapter 4, of which
-    the least is returned. With :math:`m_t=\max_{u\le t}\|x_u\|`, the causal mean
-    :math:`\bar x_t`, and :math:`\delta_t\ge\|(AX)_t-\bar x_t\|`:
+    the least is returned. With the longest visible token :math:`\|X\|_t=\max_{u\le t}\|x_u\|`, the
+    causal mean :math:`\bar x_t`, and :math:`\delta_t\ge\|(AX)_t-\bar x_t\|`:
 
-    1. :math:`\sqrt{\mathbb E[m\|Z\|]\;\lambda_1(\mathbb E[m\,ZZ^\top/\|Z\|])}`, never more than
-       :math:`\mathbb E[m\|Z\|]`;
+    1. :math:`\sqrt{\mathbb E[\|X\|\|Z\|]\;\lambda_1(\mathbb E[\|X\|ZZ^\top/\|Z\|])}`, never more
+       than :math:`\mathbb E[\|X\|\|Z\|]`;
     2. :math:`\sigma_1(\mathbb E\,\bar xZ^\top)+\sqrt{\mathbb E[\delta\|Z\|]\;
        \lambda_1(\mathbb E[\delta\,ZZ^\top/\|Z\|])}`;
     3. the same with directions: :math:`\sigma_1(\mathbb E\,\bar xZ^\top)+
-       \sqrt{\lambda_1(\mathbb E[\|Z\|\kappa Q])\;\lambda_1(\mathbb E[\kappa ZZ^\top/\|Z\|])}`,
-       where :math:`\kappa_t=\tanh(g_t/2)`,
+       \sqrt{\lambda_1(\mathbb E[\epsilon\|Z\|Q])\;\lambda_1(\mathbb E[\epsilon ZZ^\top/\|Z\|])}`,
+       where :math:`\epsilon_t=\tanh(g_t/2)`,
        :math:`Q_t=2\sum_{u\le t}(x_u-\bar x_t)(x_u-\bar x_t)^\top`.
 
     Scores of two visible tokens differ by at most
@@ -129,8 +129,8 @@ def correlation_bound(X, Z, radius: float, k: int) -> float:
     from_mean = np.linalg.norm(X[:, None] - mean[:, :, None], axis=3)
     apart = np.linalg.norm(X[:, None] - X[:, :, None], axis=3)
     diameter = np.array([apart[:, : t + 1, : t + 1].max(axis=(1, 2)) for t in range(T)]).T
-    kappa = np.tanh(radius**2 * size * diameter / (4 * np.sqrt(k)))
-    delta = np.minimum(kappa * diameter, np.where(seen, from_mean, 0).max(axis=2))
+    epsilon = np.tanh(radius**2 * size * diameter / (4 * np.sqrt(k)))
+    delta = np.minimum(epsilon * diameter, np.where(seen, from_mean, 0).max(axis=2))
     largest = np.where(seen, size[:, None], 0).max(axis=2)
 
     def top(weight):
@@ -145,6 +145,6 @@ def correlation_bound(X, Z, radius: float, k: int) -> float:
     spread = np.zeros((d, d))
     for t in range(T):
         away = X[:, : t + 1] - mean[:, t, None]
-        spread += 2 * np.einsum("s,sui,suj->ij", (length * kappa)[:, t], away, away) / (S * T)
-    directional = np.sqrt(np.linalg.eigvalsh(spread)[-1] * top(kappa))
+        spread += 2 * np.einsum("s,sui,suj->ij", (length * epsilon)[:, t], away, away) / (S * T)
+    directional = np.sqrt(np.linalg.eigvalsh(spread)[-1] * top(epsilon))
     return float(min(product(largest), centre + product(delta), centre + directional))

@@ -292,7 +292,7 @@ class _ShardedLocal(_ParallelLocal):
     def minimise(self, rng, ridge: float = 0.0, space=None, **options) -> Minimum:
         """As :meth:`mfbook.models.attention.AttentionLocal.minimise`."""
         space = self.functional.space if space is None else space
-        return best_head(self, rng, ridge, space, **options)
+        return best_head(self, rng, ridge, space, **validate.options(options, best_head))
 
 
 # What is remembered of one measure in a process that was sent tasks: {(question, term): memory}.

@@ -291,7 +291,8 @@ class AttentionLocal:
 
         See :func:`mfbook.optimise.frank_wolfe_gap`, which calls this, for the method.
         """
-        return best_head(self, rng, ridge, self.risk.space if space is None else space, **options)
+        space = self.risk.space if space is None else space
+        return best_head(self, rng, ridge, space, **validate.options(options, best_head))
 
     @property
     def _dual(self) -> np.ndarray:

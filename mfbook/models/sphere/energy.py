@@ -423,4 +423,5 @@ class _Local:
         """Least value of the first variation on the sphere, with a proved bound."""
         if validate.positive(ridge, "ridge", allow_zero=True):
             return NotImplemented
+        options = validate.options(options, least)
         return least(self.F, self.atoms, self.weights, rng, **options)

@@ -10,6 +10,7 @@ from mfbook.functional import Functional, Minimum
 from mfbook.measure import Measure, mixture
 from mfbook.models.attention import AttentionRisk
 from mfbook.models.confinement import Anchor, Ridge
+from mfbook.models.sphere import SphereEnergy
 from mfbook.optimise import boost, frank_wolfe_gap, optimal_weights
 from mfbook.space import Sphere
 
@@ -34,6 +35,51 @@ def test_bracket_contains_the_excess_risk_of_many_measures(seed):
     gap = frank_wolfe_gap(R, teacher, 0, starts=2)
     assert gap.found <= 1e-13 and gap.rigorous <= 1e-13
     assert frank_wolfe_gap(R, mixture(teacher, zero(R), 0.1), 0, starts=2).found > 1e-5
+
+
+@pytest.mark.parametrize("radius", [0.2, 1.0, 2.5, 12.0])
+def test_rigorous_end_holds_for_sampled_and_searched_heads(radius):
+    """On many laws the bound on the correlation is above all that is drawn and all that is found.
+
+    The bound is read off the certificate: nothing there raises one that is too small.
+    """
+    tightest = np.inf
+    for seed in range(6):
+        R = hard(seed, radius=radius) if seed % 2 else problem(seed, radius=radius)[0]
+        rng = np.random.default_rng(100 + seed)
+        n = int(rng.integers(1, 6))
+        mu = Measure(R.space.sample(rng, n), rng.dirichlet(np.ones(n)))
+        gap = frank_wolfe_gap(R, mu, rng, starts=3, pool=64)
+        local = R.at(mu)
+        bound = (gap.rigorous - mu.integrate(local.first_variation(mu.atoms))) / radius**2
+        heads = R.space.sample(rng, 300)
+        heads = np.concatenate([heads, R.space.project(100 * heads), 0 * heads[:1]])
+        drawn = np.linalg.norm(local.correlation(heads), 2, axis=(1, 2)).max()
+        searched = -local.first_variation(gap.point[None])[0] / radius**2
+        assert searched >= drawn - 1e-6 and bound >= max(drawn, searched) - 1e-12
+        # no larger than the longest token times the residual, in the mean
+        longest = np.maximum.accumulate(np.linalg.norm(R.X, axis=2), axis=1)
+        assert bound <= (longest * np.linalg.norm(local.Z, axis=2)).mean() + 1e-12
+        tightest = min(tightest, bound / searched)
+    assert tightest < 1.9  # so a bound that is half as large is refused above
+
+
+def test_unknown_options_are_refused_before_the_search():
+    R = hard(1)
+    mu = zero(R)
+    few = Ridge(0.1).on(R.space)
+    for F, name, known in (
+        (R, "pol", "starts, pool and maxiter"),
+        (R + Ridge(0.1), "budget", "starts, pool and maxiter"),
+        (few, "pool", "starts and maxiter"),
+        (R + Anchor(0.1, np.ones(mu.dim)), "pool", "starts and maxiter"),
+    ):
+        F = F.on(R.space)
+        for call in (frank_wolfe_gap, lambda F, mu, rng, **o: boost(F, mu, rng, 1, **o)):
+            with pytest.raises(TypeError, match=f"^{name}: .* has {known}$"):
+                call(F, mu, 0, **{name: 2})
+    with pytest.raises(TypeError, match="^pool: .* has starts, tolerance and budget$"):
+        frank_wolfe_gap(SphereEnergy(1.0), Measure([[1.0, 0.0]]), 0, pool=2)
 
 
 def test_one_model_with_ridges_is_searched_and_nothing_else():
@@ -73,13 +119,17 @@ def test_both_ends_of_the_gap():
         (-1.0, -2.0, 9.0, mean + 1, mean + 2),
         (0.125, 0.0625, 9.0, mean - 0.125, mean - 0.0625),
         (0.75, -1.0, 0.5, mean - 0.25, mean + 1),  # an atom is better than what was found
-        (0.75, 0.5, 0.5, mean - 0.25, mean - 0.25),  # rounding has put the bound above it
+        (0.125, 0.125 + 1e-13, 9.0, mean - 0.125, mean - 0.125),  # rounding put the bound above
+        (0.125, 0.25, 9.0, mean - 0.125, mean - 0.25),  # a wrong bound, which is not hidden
+        (0.75, 0.5, 0.5, mean - 0.25, mean - 0.5),  # the same, against an atom
+        (0.125, 0.125 + 1e-10, 9.0, mean - 0.125, mean - 0.125 - 1e-10),
     ):
         for converged in (True, False):
             gap = frank_wolfe_gap(
                 Known(Minimum(np.array([9.0]), value, lower, converged, 7)), mu, 0
             )
-            assert (gap.found, gap.rigorous) == pytest.approx((found, rigorous))
+            assert (gap.found, gap.rigorous) == pytest.approx((found, rigorous), rel=1e-15)
+            assert (gap.rigorous < gap.found) == (rigorous < found)
             assert gap.point == [point] and gap.converged is converged
     closed = Known(Minimum(np.array([1.0]), 1.0 + 1e-15, 1.0 + 1e-15, True, 1))
     gap = frank_wolfe_gap(closed, Measure([[1.0]]), 0)
