@@ -15,10 +15,7 @@ VERDICTS = ("Known", "Known method", "No earlier statement found")
 CREDIT = re.compile(rf"\*\*Credit\.\*\* (?P<verdict>{'|'.join(VERDICTS)})(?P<mark>[.:])(?P<why>.*)")
 #: Chapters with boxes that have no credit line yet. It only shrinks: a chapter that has all of
 #: them is taken out.
-NOT_YET = {
-    "01-introduction",
-    "c-audit",
-}
+NOT_YET: set[str] = set()
 
 
 def boxes(source: str) -> list[tuple[str, str]]:
