@@ -91,6 +91,23 @@ WRONG = [
     ("ridge without its one half", "stability check-stability", "simulated threshold",
      ("stability", "F = R + Ridge(share * lam_c)", "F = R + Ridge(2 * share * lam_c)"),
      ("stability", "descend(trained, share * lam_c)", "trained")),
+    # claims that go one step too far
+    ("claim: the mean excess falls like 1/√M", "check-static", "limit κ",
+     ("check-static", "2048 * excess[-1],", "np.sqrt(2048) * excess[-1],")),
+    ("claim: a trained law is optimal", "check-static", "of that head, 0 at an optimum",
+     ("check-static", "psi.min() - psi.mean(), -0.1)", "psi.mean() - psi.min(), 0.1)")),
+    ("claim: the error of SGD falls like 1/M", "check-training", "slope of log error",
+     ("check-training", "trend, -0.5, 0.1", "trend, -1, 0.1")),
+    ("claim: more heads are enough, whatever the step", "check-training", "slope with ε = 1 kept",
+     ("check-training", "kept_trend - trend, 0.15", "trend - kept_trend, 0")),
+    ("claim: α = ½ at λ_c", "check-dissipation", "6.10 at λ_c: slope",
+     ("check-dissipation", 'critical["fit"].slope, 1.5,', 'critical["fit"].slope, 1.0,')),
+    ("claim: the rate of heads for that of E", "check-dissipation", "rate of E",
+     ("check-dissipation", "(t[-1] - t[0]) / lam_c, 1,", "(t[-1] - t[0]) / lam_c, 0.5,")),
+    ("claim: stable means optimal", "check-stability", "better than none",
+     ("check-stability", "(advantage[1.1] > 1e-3).sum(), 9", "(advantage[1.1] <= 1e-3).sum(), 12")),
+    ("claim: optimal from λ_c on", "check-stability", "λ* found",
+     ("check-stability", "above(lam_star / lam_c, 1.9), 1.1", "-lam_star / lam_c, -1.1")),
 ]  # fmt: skip
 
 
