@@ -223,7 +223,6 @@ DERIVED = {
     ("05-dynamics", "cloud", "1800"): lambda out: 72 * 50 / 2,
     ("05-dynamics", "text-text", "29"): lambda out: len(ALPHABET),
     ("a-sphere-circle", "landscape-figure", "124"): lambda out: 360 * out("0.3444"),
-    ("a-sphere-circle", "figure-6-differs", "58"): "fig-circle-landscape",
     ("a-sphere-circle", "figure-6-differs", "112"): "fig-circle-landscape",
     ("a-sphere-extremal", "sweep-text", "35"): lambda out: sphere_sweep.BETAS[-2],
     # a size that the sentence supposes: the energy has half of its square as terms
