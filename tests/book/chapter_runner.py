@@ -196,3 +196,61 @@ class Chapter:
         seen = {check: last.count(check) for check in checks(self.cells)}
         assert set(last) <= set(seen)
         assert min(seen.values()) >= self.least, seen
+
+
+class Story:
+    """A chapter whose tests are written one by one: its cells, run as they stand or changed.
+
+    Attributes
+    ----------
+    notebook : dict
+    cells : dict
+        The cells by their names.
+    """
+
+    def __init__(self, notebook):
+        self.notebook = notebook
+        self.cells = {cell["id"]: cell for cell in notebook["cells"]}
+
+    def run(self, names, namespace, changes=()):
+        """Run cells in a namespace, quietly, with ``changes``: those of :func:`changed`."""
+        sources = {name: text(self.cells[name]["source"]) for name in names}
+        for cell, old, _ in changes:
+            assert sources[cell].count(old) == 1, old
+        sources = changed(sources, changes)
+        for name in names:
+            execute(sources[name], name, namespace)
+
+    def states(self):
+        """What is defined before each code cell, figures and exercises left out, and at the end."""
+        namespace, states = {}, {}
+        for name in computing(self.notebook):
+            states[name] = dict(namespace)
+            self.run([name], namespace)
+        return states | {"end": namespace}
+
+    def failing(self, names, namespace, changes=()):
+        """The rows that fail when the cells run; the last one ends in its assertion."""
+        with pytest.raises(AssertionError):
+            self.run(names, namespace, changes)
+        return {row.what for row in namespace["result"].rows if not row.holds}
+
+    def refuses(self, states, cells, right, wrong, row):
+        """A false statement, written into the first of some cells, fails a row of the last."""
+        first, *_ = names = cells.split()
+        failed = self.failing(names, dict(states[first]), [(first, right, wrong)])
+        assert any(row in what for what in failed), failed
+
+    def caption(self, name):
+        """The caption of a figure and its alternative text."""
+        figure = self.cells[name]["metadata"]["mystnb"]
+        return figure["figure"]["caption"] + figure["image"]["alt"]
+
+    def lines_below_checks(self):
+        """The first text under each check, by the name of the check."""
+        cells = self.notebook["cells"]
+        return {
+            cell["id"]: text(below["source"])
+            for cell, below in zip(cells, cells[1:], strict=False)
+            if "statement" in cell["metadata"].get("mfbook", {})
+        }

@@ -4,13 +4,12 @@ The cells of the notebook are run here as they stand. For a wrong program one na
 before a check cell runs: the cell has to end in its assertion, for the stated rows.
 """
 
-import contextlib
-import io
 import re
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from chapter_runner import Story
 from scipy.special import expit
 
 from mfbook.functional import Functional
@@ -27,35 +26,14 @@ from tools.chapters import BOOK, read, text
 
 pytestmark = [pytest.mark.slow, pytest.mark.wrong_program]
 
-NOTEBOOK = read(BOOK / "02-model.ipynb")
-CELLS = {cell["id"]: cell for cell in NOTEBOOK["cells"]}
-
-
-def run(names, namespace):
-    """Run cells in a namespace, quietly."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        for name in names:
-            exec(text(CELLS[name]["source"]), namespace)
+STORY = Story(read(BOOK / "02-model.ipynb"))
+run, failing, caption = STORY.run, STORY.failing, STORY.caption
 
 
 @pytest.fixture(scope="module")
 def before():
     """What is defined before each code cell, figures and exercises left out."""
-    namespace, states = {}, {}
-    for name, cell in CELLS.items():
-        hidden = "hide-input" in cell["metadata"].get("tags", [])
-        if cell["cell_type"] == "code" and not hidden and not name.startswith("ex-"):
-            states[name] = dict(namespace)
-            run([name], namespace)
-    states["end"] = namespace
-    return states
-
-
-def failing(cells, namespace):
-    """The rows that fail when the cells run; their last line is the assertion."""
-    with pytest.raises(AssertionError):
-        run(cells, namespace)
-    return {row.what for row in namespace["result"].rows if not row.holds}
+    return STORY.states()
 
 
 @dataclass(frozen=True)
@@ -370,7 +348,8 @@ CLAIMS = {
         "check-zero-blocks", "at_most(\"price along W_V or W_O: second difference\", straight,",
         "at_most(\"price along W_V and W_O\", second_difference(values, output),", "price along"),
     "rank D - k² - v² for every vocabulary": (
-        "gauge-ranks", "seen = np.linalg.matrix_rank(W_U)", "seen = shape.d", "rank, three words"),
+        "gauge-ranks check-gauge", "seen = np.linalg.matrix_rank(W_U)", "seen = shape.d",
+        "rank, three words"),
     "rank D - k² - v² from a few positions": (
         "check-gauge", "rank(theta, X_random[:1, :2]", "rank(theta, X_random[:9, :]",
         "rank, one sequence"),
@@ -387,32 +366,18 @@ CLAIMS = {
 
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_wrong_claim(before, claim):
-    cell, right, wrong, row = CLAIMS[claim]
-    source = text(CELLS[cell]["source"])
-    assert source.count(right) == 1, right
-    state = dict(before[cell])
-    with contextlib.redirect_stdout(io.StringIO()), pytest.raises(AssertionError):
-        exec(source.replace(right, wrong), state)
-        if cell == "gauge-ranks":
-            run(["check-gauge"], state)
-    assert any(row in r.what for r in state["result"].rows if not r.holds)
+    STORY.refuses(before, *CLAIMS[claim])
 
 
 # ---------------------------------------------------------- words and captions against the numbers
 
 
-def caption(name):
-    figure = CELLS[name]["metadata"]["mystnb"]
-    return figure["figure"]["caption"] + figure["image"]["alt"]
-
-
 def test_every_check_says_what_it_catches():
     """Under each check cell a line names the wrong programs that are tried here."""
-    cells = NOTEBOOK["cells"]
-    checks = [i for i, c in enumerate(cells) if "statement" in c["metadata"].get("mfbook", {})]
-    assert len(checks) == 11
-    for i in checks:
-        assert "This check fails" in text(cells[i + 1]["source"]), cells[i]["id"]
+    below = STORY.lines_below_checks()
+    assert len(below) == 11
+    for check, line in below.items():
+        assert "This check fails" in line, check
 
 
 def test_words_about_the_trained_heads(before):
@@ -445,7 +410,7 @@ def test_words_about_the_two_paths(before):
 def test_two_families_bound_the_samples(before):
     """The curves lie above the cloud, but for a few samples close to the uniform prediction."""
     state = dict(before["check-equation-7"])
-    source = text(CELLS["fig-sensitivity"]["source"]).split("plots.sensitivity")[0]
+    source = text(STORY.cells["fig-sensitivity"]["source"]).split("plots.sensitivity")[0]
     exec(source, state)
     H = [state["entropy"](p, axis=1) for p in (state["two"], state["above"])]
     at = np.concatenate([H[0], H[1][1:]])
@@ -470,7 +435,7 @@ def test_words_about_the_conserved_quantities(before):
 
 
 def test_words_about_the_hill_with_many_heads():
-    (output,) = CELLS["ex-hill-solution"]["outputs"]
+    (output,) = STORY.cells["ex-hill-solution"]["outputs"]
     rows = re.findall(
         r"^(\d+) +([\d.]+) +([\d.]+) +([\d.]+)$", text(output["data"]["text/plain"]), re.MULTILINE
     )

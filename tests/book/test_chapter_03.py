@@ -4,14 +4,12 @@ The cells of the notebook are run here as they stand. For a wrong program one th
 before a check cell runs: the cell has to end in its assertion, for the stated rows.
 """
 
-import contextlib
-import io
 import math
 import re
 
 import numpy as np
 import pytest
-from chapter_runner import mistaken
+from chapter_runner import Story, mistaken
 
 from mfbook import bounds
 from mfbook.bounds import derivatives
@@ -19,40 +17,19 @@ from tools.chapters import BOOK, read, text
 
 pytestmark = [pytest.mark.slow, pytest.mark.wrong_program]
 
-NOTEBOOK = read(BOOK / "03-assumptions.ipynb")
-CELLS = {cell["id"]: cell for cell in NOTEBOOK["cells"]}
-
-
-def run(names, namespace, changes=None):
-    """Run cells in a namespace, quietly, with some pieces of their source replaced."""
-    for name in names:
-        source = text(CELLS[name]["source"])
-        for old, new in (changes or {}).get(name, []):
-            assert source.count(old) == 1, old
-            source = source.replace(old, new)
-        with contextlib.redirect_stdout(io.StringIO()):
-            exec(source, namespace)
+STORY = Story(read(BOOK / "03-assumptions.ipynb"))
+caption = STORY.caption
 
 
 @pytest.fixture(scope="module")
 def before():
     """What is defined before each code cell, figures and exercises left out."""
-    namespace, states = {}, {}
-    for name, cell in CELLS.items():
-        hidden = "hide-input" in cell["metadata"].get("tags", [])
-        if cell["cell_type"] == "code" and not hidden and not name.startswith("ex-"):
-            states[name] = dict(namespace)
-            run([name], namespace)
-    states["end"] = namespace
-    return states
+    return STORY.states()
 
 
-def failing(before, *names, changes=None, **replaced):
+def failing(before, *names, changes=(), **replaced):
     """The rows that fail when the cells run; the last one ends in its assertion."""
-    namespace = dict(before[names[0]]) | replaced
-    with pytest.raises(AssertionError):
-        run(names, namespace, changes)
-    return {row.what for row in namespace["result"].rows if not row.holds}
+    return STORY.failing(names, before[names[0]] | replaced, changes)
 
 
 # ---------------------------------------------------------------- wrong programs
@@ -82,13 +59,13 @@ def test_bounds_without_the_projection(before):
 
 
 def test_remainder_with_its_linear_term(before):
-    changes = {"features-check": [("linear = phi.imag / 1e-30", "linear = 0 * phi.real")]}
+    changes = [("features-check", "linear = phi.imag / 1e-30", "linear = 0 * phi.real")]
     rows = failing(before, "features-check", changes=changes)
     assert rows == {"remainder per distance² / 2, against H"}
 
 
 def test_growth_rate_without_the_square_root_of_two(before):
-    changes = {"growth-check": [("c = np.sqrt(2) * R_X * R_U", "c = R_X * R_U")]}
+    changes = [("growth-check", "c = np.sqrt(2) * R_X * R_U", "c = R_X * R_U")]
     rows = failing(before, "growth-check", changes=changes)
     assert rows == {"rate of growth in the worst case"}
 
@@ -103,7 +80,7 @@ def test_mean_over_tokens_taken_twice(before):
 
 def test_radius_of_the_start(before):
     old = "radius = max(max(bound.values, bound.queries) for bound in grown)"
-    changes = {"remark-check": [(old, "radius = norms[0].max()")]}
+    changes = [("remark-check", old, "radius = norms[0].max()")]
     rows = failing(before, "remark-check", changes=changes)
     assert rows == {"largest matrix up to time 0.25, against the radius"}
 
@@ -215,30 +192,22 @@ CLAIMS = {
 
 @pytest.mark.parametrize("claim", CLAIMS)
 def test_wrong_claim(before, claim):
-    cell, right, wrong, row = CLAIMS[claim]
-    rows = failing(before, cell, changes={cell: [(right, wrong)]})
-    assert any(row in what for what in rows), rows
+    STORY.refuses(before, *CLAIMS[claim])
 
 
 # ---------------------------------------------------------------- words against the numbers
 
 
-def caption(name):
-    figure = CELLS[name]["metadata"]["mystnb"]
-    return figure["figure"]["caption"] + figure["image"]["alt"]
-
-
 def words(name):
-    return " ".join(text(CELLS[name]["source"]).split())
+    return " ".join(text(STORY.cells[name]["source"]).split())
 
 
 def test_every_check_says_what_it_catches():
     """Under each check cell a line names the wrong programs that are tried here."""
-    cells = NOTEBOOK["cells"]
-    checks = [i for i, c in enumerate(cells) if "statement" in c["metadata"].get("mfbook", {})]
-    assert len(checks) == 7
-    for i in checks:
-        assert text(cells[i + 1]["source"]).startswith("*This check fails"), cells[i]["id"]
+    below = STORY.lines_below_checks()
+    assert len(below) == 7
+    for check, line in below.items():
+        assert line.startswith("*This check fails"), check
 
 
 def test_words_about_the_profiles(before):
@@ -290,7 +259,7 @@ def test_words_about_large_heads(before):
 
 
 def test_words_about_the_jump():
-    (output,) = CELLS["ex-jump-code"]["outputs"]
+    (output,) = STORY.cells["ex-jump-code"]["outputs"]
     rows = re.findall(r"^([\d.]+) +([\d.]+) +([\d.]+)$", text(output["data"]["text/plain"]), re.M)
     constant = np.array([float(row[2]) for row in rows])
     assert len(constant) == 5
