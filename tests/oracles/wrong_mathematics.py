@@ -172,6 +172,18 @@ MISTAKES = {
         ("normalisation left out of attention",
          "self._attention(x) if F.normalised else self._sums(x)[1]", "self._sums(x)[1]"),
     ],
+    "models.sphere.units": [
+        ("half the bound on a unit's second derivative",
+         "return np.abs(self.omega) * (self.slope + self.centre)",
+         "return np.abs(self.omega) * (self.slope + self.centre) / 2"),
+        ("half of what a minimum can be below the centre",
+         "fall = curvature / 4 *", "fall = curvature / 8 *"),
+    ],
+    "models.sphere.on_sphere": [
+        ("half the exponent in the bound by Jensen's inequality",
+         "np.exp(-self.beta * (mean + self.shift)) / self.beta",
+         "np.exp(-self.beta * (mean + self.shift) / 2) / self.beta"),
+    ],
     "models.activations": [
         ("the primitive of ReLU with a factor 1/2",
          "lambda s: np.where(_on(s), s * s, alpha * s * s)",

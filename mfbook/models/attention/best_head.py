@@ -89,12 +89,12 @@ def correlation_bound(X, Z, radius: float, k: int) -> float:
 
     :math:`C=\mathbb E\frac1T\sum_t(AX)_tZ_t^\top`. Three bounds, each proved in Chapter 4, of which
     the least is returned. With the longest visible token :math:`\|X\|_t=\max_{u\le t}\|x_u\|`, the
-    causal mean :math:`\bar x_t`, and :math:`\delta_t\ge\|(AX)_t-\bar x_t\|`:
+    causal mean :math:`\bar x_t`, and :math:`\Delta_t\ge\|(AX)_t-\bar x_t\|`:
 
     1. :math:`\sqrt{\mathbb E[\|X\|\|Z\|]\;\lambda_1(\mathbb E[\|X\|ZZ^\top/\|Z\|])}`, never more
        than :math:`\mathbb E[\|X\|\|Z\|]`;
-    2. :math:`\sigma_1(\mathbb E\,\bar xZ^\top)+\sqrt{\mathbb E[\delta\|Z\|]\;
-       \lambda_1(\mathbb E[\delta\,ZZ^\top/\|Z\|])}`;
+    2. :math:`\sigma_1(\mathbb E\,\bar xZ^\top)+\sqrt{\mathbb E[\Delta\|Z\|]\;
+       \lambda_1(\mathbb E[\Delta\,ZZ^\top/\|Z\|])}`;
     3. the same with directions: :math:`\sigma_1(\mathbb E\,\bar xZ^\top)+
        \sqrt{\lambda_1(\mathbb E[\epsilon\|Z\|Q])\;\lambda_1(\mathbb E[\epsilon ZZ^\top/\|Z\|])}`,
        where :math:`\epsilon_t=\tanh(g_t/2)`,

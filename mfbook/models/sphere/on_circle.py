@@ -9,7 +9,7 @@ import numpy as np
 
 from mfbook._blocks import blocks
 from mfbook.models.sphere import forces
-from mfbook.models.sphere.units import BLOCK, SLACK, Units
+from mfbook.models.sphere.units import BLOCK, SLACK, Units, deepest_fall
 
 # --------------------------------------------------------------------------------- the circle
 
@@ -199,15 +199,15 @@ def least_on_circle(
 ) -> Bracket:
     r"""Bracket the minimum of a first variation on the circle.
 
-    On an interval of half-width h around c that holds no kink, with :math:`|f''|\le M` and
-    :math:`|f'''|\le L`,
+    On an interval of half-width h around c that holds no kink, with :math:`|f'''|\le L`,
 
-    .. math:: f(c+t)\ge f(c)+f'(c)t+\tfrac12f''(c)t^2-\tfrac16Lh^3,\qquad
-              f(c+t)\ge f(c)-|f'(c)|h-\tfrac12Mh^2.
+    .. math:: f(c+t)\ge f(c)+f'(c)t+\tfrac12f''(c)t^2-\tfrac16Lh^3 ;
 
-    The larger right side, minimised over :math:`|t|\le h`, bounds f on the interval. Intervals
-    whose bound is below the best value found are cut in four, until none is left. Near a minimum
-    with :math:`f''=m>0` about :math:`\sqrt{Lh/m}` intervals survive a cut, which falls with h.
+    and if the minimum is in the interval, it is not below :math:`f(c)` by more than
+    ``deepest_fall`` says, which uses a bound on :math:`|f''|` alone. The larger bound counts.
+    Intervals whose bound is below the best value found are cut in four, until none is left. Near a
+    minimum with :math:`f''=m>0` about :math:`\sqrt{Lh/m}` intervals survive a cut, which falls
+    with h.
 
     Parameters
     ----------
@@ -250,16 +250,16 @@ def least_on_circle(
         offsets = np.array([-0.75, -0.25, 0.25, 0.75])
         centre = (centre[open_, None] + half[open_, None] * offsets).ravel()
         half = np.repeat(half[open_] / 4, 4)
-    bound = min(dropped, value) - SLACK * parts.scale
+    bound = dropped - SLACK * parts.scale
     return Bracket(theta, value, float(bound), bool(done), f.evaluations - spent)
 
 
 def _taylor_bound(f, centre, half):
-    """Lower bounds of f on intervals without kinks, and the values at their centres."""
+    """Lower bounds of the minimum, were it in these intervals, and the values at their centres."""
     parts = f.parts
     value, first, second = f(centre)
     first = np.abs(first)
-    lower = value - half * (first + parts.curvature * half / 2)
+    lower = value - deepest_fall(first, parts.curvature, half)
     if np.isfinite(parts.third):
         with np.errstate(divide="ignore", invalid="ignore"):
             inside = (second > 0) & (first <= second * half)

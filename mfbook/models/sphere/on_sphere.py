@@ -8,7 +8,7 @@ import numpy as np
 
 from mfbook._blocks import blocks
 from mfbook.functional import Minimum
-from mfbook.models.sphere.units import BLOCK, SLACK, Units
+from mfbook.models.sphere.units import BLOCK, SLACK, Units, deepest_fall
 from mfbook.optimise.descent import descend
 from mfbook.space import Sphere
 
@@ -32,7 +32,7 @@ def least_on_sphere(F, y, w, rng, starts, tolerance, budget):
     if y.shape[1] <= MOST_DIMENSIONS:
         value, point, bound, closed = _branch_and_bound(f, value, point, tolerance, budget)
     bound = max(bound, f.jensen()) - SLACK * f.scale
-    return Minimum(point, value, float(min(bound, value)), success and closed, f.evaluations)
+    return Minimum(point, value, float(bound), success and closed, f.evaluations)
 
 
 class SphereVariation:
@@ -141,17 +141,17 @@ class SphereVariation:
 
 
 def _branch_and_bound(f, value, point, tolerance, budget):
-    r"""Cut the sphere into cells until none can hold a value below the best one.
+    r"""Cut the sphere into cells until none can hold a minimum below the best value.
 
     A cell is the radial projection of a box in a face of the cube. It is geodesically convex, so
     the cap around its centre that reaches its corners contains it: with the unit vectors
     :math:`c_i` at its corners its points are :math:`x=\sum\lambda_ic_i/\|\sum\lambda_ic_i\|` with
     :math:`\lambda\ge0,\sum\lambda_i=1`, and :math:`\langle x,c\rangle\ge\min_i\langle c_i,c\rangle`
-    where that is positive. On a cap of radius r, with :math:`|f''|\le M`, :math:`|f'''|\le L` and
+    where that is positive. If the minimum of f is in a cap of radius r, it is not below
+    :math:`f(c)` by more than ``deepest_fall`` says. And on the cap, with :math:`|f'''|\le L` and
     the least eigenvalue :math:`\lambda` of the Hessian at the centre,
 
-    .. math:: f\ge f(c)-\|\nabla f(c)\|r-\tfrac12Mr^2,\qquad
-              f\ge f(c)+\min_{0\le t\le r}\big(-\|\nabla f(c)\|t+\tfrac12\lambda t^2\big)
+    .. math:: f\ge f(c)+\min_{0\le t\le r}\big(-\|\nabla f(c)\|t+\tfrac12\lambda t^2\big)
               -\tfrac16Lr^3.
     """
     d = f.y.shape[1]
@@ -205,10 +205,10 @@ def _on_face(face, u):
 
 
 def _cap_bound(f, x, reach):
-    """Lower bounds of f on caps and the values at their centres."""
+    """Lower bounds of the minimum of f, were it in these caps, and the values at their centres."""
     value, gradient, least = f(x, reach)
     g = np.linalg.norm(gradient, axis=1)
-    lower = value - reach * (g + f.curvature * reach / 2)
+    lower = value - deepest_fall(g, f.curvature, reach)
     if np.isfinite(f.third):
         with np.errstate(divide="ignore", invalid="ignore"):
             inside = (least > 0) & (g <= least * reach)

@@ -3,8 +3,9 @@ r"""The least value of the first variation on the sphere, found and bounded from
 The Frank-Wolfe gap of a measure needs :math:`\min f` for
 :math:`f=\delta E=\frac1\beta\int e^{\beta(\langle x,By\rangle-s)}d\mu(y)+\frac12v`. A search gives
 a value from above. The bound from below is branch and bound: the sphere is cut into cells, f is
-bounded on each by a Taylor polynomial at its centre, cells that cannot hold the minimum are
-dropped, the others are cut again.
+bounded on each from its value and derivatives at the centre, cells that cannot hold the minimum
+are dropped, the others are cut again. A bound is never replaced by the value found: if it were
+above it, it would be wrong, and should be seen to be.
 
 **The constants.** Let :math:`x(t)` run along a great circle with unit speed. Then
 :math:`\langle x(t),By\rangle=\rho\cos(t-t_0)` with :math:`0\le\rho\le s`, and
@@ -25,7 +26,7 @@ A unit contributes :math:`g=\frac12\omega\Phi(z)` with :math:`z(t)=\rho\cos(t-t_
 .. math:: |g''|\le|\omega|\big(\ell z'^2+|\sigma(z)||z-b|\big)\le|\omega|(\ell+|\sigma(b)|)=:m,
 
 where :math:`\sigma` need not be differentiable: then g' is Lipschitz with this constant, which is
-all that the first-order bound uses. Where :math:`|\sigma''|\le\kappa` also
+all that the bound without third derivatives uses. Where :math:`|\sigma''|\le\kappa` also
 
 .. math:: |g'''|\le|\omega|\big(\kappa+3\ell|z'||z-b|+|\sigma(z)||z'|\big)
           \le|\omega|(\kappa+2\ell+|\sigma(b)|).

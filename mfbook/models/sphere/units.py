@@ -16,6 +16,45 @@ SLACK = 8 * np.finfo(float).eps
 BLOCK = 1 << 18
 
 
+def deepest_fall(slope, curvature: float, reach) -> np.ndarray:
+    r"""How much lower than the centre of a cap the minimum of f can be, if it is in the cap.
+
+    Let :math:`|f''|\le M` along great circles, :math:`\|\nabla f(c)\|=aM`, and let the minimum of
+    f over the whole sphere be at the distance :math:`d\le r` from c. There the gradient is zero,
+    so :math:`a\le d`, and along the arc that leads to it
+    :math:`f'\ge-M\min(a+t,d-t)`. Hence
+
+    .. math:: f(c)-\min f\le M\int_0^d\min(a+t,d-t)\,dt=\tfrac M4(d^2+2ad-a^2)
+              \le\tfrac M4(r^2+2ar-a^2).
+
+    If :math:`a>r` the minimum is not in this cap. Where the second derivative jumps from -M to M
+    the bound is attained. (For the least value *on the cap*, which need not be a critical point,
+    one has :math:`aMr+\tfrac12Mr^2`: without a slope twice as much.)
+
+    Parameters
+    ----------
+    slope : array, shape (n,)
+        Lengths of the gradient at the centres.
+    curvature : float
+        M.
+    reach : array, shape (n,)
+        Radii r.
+
+    Returns
+    -------
+    array, shape (n,)
+        Minus infinity where the minimum cannot be in the cap.
+
+    Examples
+    --------
+    >>> deepest_fall(np.array([0.0, 1.0, 3.0]), 2.0, np.array([1.0, 1.0, 1.0]))
+    array([0.5  , 0.875,  -inf])
+    """
+    a = slope / curvature
+    fall = curvature / 4 * (reach**2 + 2 * a * reach - a**2)
+    return np.where(a > reach, -np.inf, fall)
+
+
 @dataclass(frozen=True, eq=False)
 class Units:
     r"""The perceptron's share of f with the constants of the module's text.

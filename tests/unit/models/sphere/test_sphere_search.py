@@ -165,6 +165,23 @@ def test_wells_between_the_nodes_of_a_grid():
         assert found.converged and found.lower_bound <= profile.min() + rounding(F)
 
 
+@pytest.mark.parametrize("seed", (6, 8, 29, 42, 0, 1))
+def test_wells_on_the_sphere_where_the_steepest_top_decides(seed):
+    """One strong unit, one atom: many rings of wells. Half the bound loses the deepest of four."""
+    t = np.linspace(0, 2 * np.pi, 20_001)
+    rng = np.random.default_rng(seed)
+    u, y = points(rng, 2, 3)
+    a = rng.uniform(0.1, 0.3)
+    omega, beta = rng.uniform(3, 30) / a, 10 ** rng.uniform(-1, 1)
+    F = SphereEnergy(beta, u[None], [omega], zigzag(a))
+    v = y - (y @ u) * u  # the least value is on the great circle through both
+    x = np.cos(t)[:, None] * u + np.sin(t)[:, None] * v / np.linalg.norm(v)
+    profile = np.exp(beta * (x @ y - 1)) / beta + F.potential(x) / 2
+    found = F.at(Measure(y[None])).minimise(seed, starts=1, tolerance=1e-6)
+    assert found.lower_bound <= profile.min() + rounding(F)
+    assert not found.converged or found.value <= profile.min() + 1e-6 * curvature(F)
+
+
 @pytest.mark.parametrize("d", (2, 3, 8, 9, 40))
 @pytest.mark.parametrize("beta", (0.01, 1.0, 20.0))
 def test_one_atom_without_units(d, beta):
@@ -185,6 +202,26 @@ def test_beyond_eight_dimensions_the_bound_is_crude_and_says_so():
     assert not found.converged and not gap.converged
     assert 0 < found.lower_bound <= F.at(mu).first_variation(points(1, 2000, 9)).min()
     assert 0 <= gap.found <= gap.rigorous < np.inf
+
+
+@pytest.mark.parametrize("activation", ("relu", "gelu", "silu", "tanh"))
+def test_the_crude_bound_is_below_and_attained(activation):
+    """Below all values found; equal where the unit and the attention are least at one point."""
+    room = []
+    for seed in range(5):
+        d, rng = 9 + seed % 3, np.random.default_rng([seed, 17])
+        F, mu = energy(0.3, activation, d, seed=seed, bias=seed % 2 == 1), on_sphere(seed, 3, d)
+        found = F.at(mu).minimise(seed, starts=1)
+        values = F.at(mu).first_variation(points(rng, 500, d))
+        assert found.lower_bound <= min(found.value, values.min()) + rounding(F)
+        a, omega, beta = points(rng, 1, d), rng.uniform(-2, -0.5), 10 ** rng.uniform(-1, 0)
+        F, mu = SphereEnergy(beta, a, [omega], activation), Measure(-a)
+        found = F.at(mu).minimise(seed, starts=1)
+        exact = np.exp(-2 * beta) / beta + F.potential(a)[0] / 2
+        assert found.value == pytest.approx(exact, abs=1e-9)
+        room.append((exact - found.lower_bound) / abs(omega))
+    # the potential is bounded from a grid: a Lipschitz constant of at most 1.2 times h^2 / 8
+    assert -1e-13 <= min(room) and max(room) <= 1.2 * (1 / 256) ** 2 / 8 + 1e-12
 
 
 @pytest.mark.parametrize("beta", (0.05, 2.0, 40.0))
