@@ -5,6 +5,7 @@ Knows the sphere's energy, the flow and the optimisers.
 
 from mfbook.equilibria.clusters import Clusters, clusters, default_threshold
 from mfbook.equilibria.minimiser import CircleMinimum, minimise_on_circle
+from mfbook.equilibria.protocol import Protocol
 from mfbook.equilibria.second_order import (
     Polished,
     SecondOrder,
@@ -18,6 +19,7 @@ __all__ = [
     "CircleMinimum",
     "Clusters",
     "Polished",
+    "Protocol",
     "SecondOrder",
     "Settled",
     "clusters",

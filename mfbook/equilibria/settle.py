@@ -24,6 +24,7 @@ from mfbook.equilibria.clusters import (
     group,
     link,
 )
+from mfbook.equilibria.protocol import Protocol
 from mfbook.flow.rosenbrock import Rosenbrock
 from mfbook.measure import Measure
 from mfbook.models.sphere.energy import SphereEnergy
@@ -119,6 +120,7 @@ def settle(
     atol: float = 1e-3,
     record: int = 0,
     progress: bool = False,
+    protocol: Protocol | None = None,
 ) -> Settled:
     r"""Move particles along :math:`\dot x=\pm u(x;\mu)` until the stopping rule holds.
 
@@ -169,6 +171,10 @@ def settle(
         Keep positions at every ``record``-th snapshot, and at the last. Default: none.
     progress : bool
         Show a progress bar; it is full if the run does not settle.
+    protocol : Protocol, optional
+        Rules of the run: Euler's method with all of them, instead of ``method``, ``step``,
+        ``horizon``, ``most``, ``tolerance``, ``window``, ``threshold`` and ``linkage``, which are
+        not given with it.
 
     Returns
     -------
@@ -192,11 +198,30 @@ def settle(
     >>> run = settle(SphereEnergy(1.0), mu, ascent=True)
     >>> run.stopped, run.clusters.count, bool(run.speed[-1] <= 1e-4)
     (True, 1, True)
+
+    By the rules of the second paper's program:
+
+    >>> run = settle(SphereEnergy(1.0), mu, ascent=True, protocol=Protocol())
+    >>> run.stopped, run.clusters.count, run.method
+    (True, 1, 'euler')
     """
+    given = (method, step, horizon, most, tolerance, window, threshold, linkage)
+    if protocol is not None:
+        validate.instance(protocol, "protocol", Protocol)
+        if given != ("rosenbrock", 0.1, 2e4, None, 1e-4, 5, None, None):
+            raise ValueError("protocol: expected no other rule with it, got some as arguments")
     validate.instance(F, "F", SphereEnergy)
     F.at(mu)  # refuses what is not a measure on the sphere
     if np.iscomplexobj(mu.atoms):
         raise TypeError("mu: expected real atoms, got complex ones")
+    between, collapse = BETWEEN, 0.0
+    if protocol is not None:
+        method, step, window, tolerance = (
+            "euler", protocol.step, protocol.window, protocol.tolerance,
+        )  # fmt: skip
+        between, collapse = protocol.between, protocol.collapse
+        most = protocol.limit(mu.dim, ascent, F.a is not None)
+        horizon, threshold = most * step, protocol.threshold(F.beta, mu.dim)
     if not isinstance(method, str) or method not in ("euler", "rosenbrock"):
         raise ValueError(f"method: expected 'euler' or 'rosenbrock', got {method!r}")
     step, horizon = validate.positive(step, "step"), validate.positive(horizon, "horizon")
@@ -229,7 +254,7 @@ def settle(
     )  # fmt: skip
     with bar, np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         if method == "euler":
-            _euler(run, step, limit, bar)
+            _euler(run, step, limit, between, collapse, bar)
         else:
             _rosenbrock(run, horizon, limit, merge, atol, bar)
     run.merge(merge)
@@ -298,13 +323,13 @@ def _unit(x):
     return x / np.sqrt(np.einsum("nd,nd->n", x, x))[:, None]
 
 
-def _euler(run, step, limit, bar) -> None:
+def _euler(run, step, limit, between, collapse, bar) -> None:
     """Explicit steps of fixed length."""
     circle = run.x.shape[1] == 2
     while True:
         u = run.field.at_atoms(run.x, run.w)
         run.evaluations += 1
-        if run.steps % BETWEEN == 0 or run.steps == limit:
+        if run.steps % between == 0 or run.steps == limit:
             run.t = run.steps * step
             run.snapshot(u, bar)
             if run.stopped:
@@ -313,6 +338,8 @@ def _euler(run, step, limit, bar) -> None:
                 run.reason = "the horizon is reached"
                 return
             run.x = _unit(run.x)  # rotations keep the length up to rounding only
+            if collapse and run.merge(collapse):
+                u = run.field.at_atoms(run.x, run.w)
         run.x = _rotate(run.x, step * u) if circle else _unit(run.x + step * u)
         run.steps += 1
 

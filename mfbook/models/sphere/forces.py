@@ -196,8 +196,12 @@ def symmetric(y, w, beta, B=None, s=1.0):
     left = np.concatenate([y, np.ones((n, 1))], axis=1)
     exponent = np.concatenate([beta * yB, np.full((n, 1), -beta * s)], axis=1).T
     out = np.zeros_like(right)
+    # one piece of memory for all blocks: to ask for it again costs as much as a block
+    work = np.empty(min(n, BLOCK) ** 2, right.dtype)
     for a, b in combinations_with_replacement(blocks(n, BLOCK), 2):
-        e = left[a] @ exponent[:, b]
+        rows, columns = a.stop - a.start, b.stop - b.start
+        e = work[: rows * columns].reshape(rows, columns)
+        np.matmul(left[a], exponent[:, b], out=e)
         np.exp(e, out=e)
         out[a] += e @ right[b]
         if a != b:
