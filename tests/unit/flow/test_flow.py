@@ -150,19 +150,6 @@ def test_rosenbrock_on_a_stiff_system():
         assert fine[0] < coarse[0] / 10
 
 
-@pytest.mark.parametrize("method", ["DOP853", "Radau", "LSODA"])
-def test_ridge_and_anchor_contract_exponentially(method):
-    times, a = np.array([0.0, 0.4, 1.5]), np.array([2.0, -1.0])
-    run = gradient_flow(Ridge(0.7), START, times, method=method, **EXACT)
-    decay = np.exp(-0.7 * times)
-    assert np.abs(run.atoms - decay[:, None, None] * START.atoms).max() < 1e-8
-    assert np.allclose(run.value, decay**2 * Ridge(0.7)(START), rtol=1e-7)
-    assert np.allclose(run.dissipation, 2 * 0.7 * run.value, rtol=1e-12)
-    run = gradient_flow(Anchor(0.7, a), START, times, method=method, **EXACT)
-    assert np.abs(run.atoms - a - decay[:, None, None] * (START.atoms - a)).max() < 1e-8
-    assert run.increase == 0 and run.completed
-
-
 @pytest.mark.parametrize("name", PROFILES)
 def test_interacting_particles(name):
     run = flow(linear, START, np.linspace(0, 2, 5), xi=PROFILES[name], **EXACT)
@@ -241,14 +228,6 @@ def test_conserved_quantities(lam):
         for tau, value in zip(run.tau[1:], later, strict=True):
             assert np.abs(value - first * np.exp(-2 * lam * tau)).max() < 1e-8
     assert np.abs(run.atoms[-1] - run.atoms[0]).max() > 0.1
-
-
-@pytest.mark.parametrize("name", PROFILES)
-def test_the_rate_changes_the_clock_only(name):
-    xi = constant() if PROFILES[name] is None else PROFILES[name]
-    times = np.array([0.3, 0.8, 1.4, 2.0])
-    slow, plain = gradient_flow(R, MU, times, xi), gradient_flow(R, MU, xi.tau(times))
-    assert relative(slow.atoms, plain.atoms) < 1e-13 and relative(slow.tau, plain.t) < 1e-15
 
 
 def test_euler_uses_the_rate_at_the_start_of_each_step():
@@ -415,25 +394,6 @@ def test_a_step_that_is_too_large_shows():
     assert "increases" in repr(run) and run.completed
     fine = gradient_flow(Ridge(1.0), START, [0, 5.0], method="euler", step=0.5)
     assert fine.increase == 0 and "increases" not in repr(fine)
-
-
-class Ascending(Functional):
-    """The risk with the gradient of its negative, a mistake of the sign."""
-
-    def at(self, mu):
-        class Local:
-            value = R(mu)
-
-            def gradient(self, x):
-                return -R.gradient(x, mu)
-
-        return Local()
-
-
-@pytest.mark.parametrize("method", ["DOP853", "Radau", "euler"])
-def test_ascent_shows_as_an_increase(method):
-    run = gradient_flow(Ascending(), MU, [0, 0.5], method=method, **options(method, 0.25, 1e-4))
-    assert run.increase > 1e-4 and run.value[-1] > run.value[0]
 
 
 EXPLODING = {

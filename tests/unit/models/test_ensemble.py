@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from reference import Program, heads, make, relative
-from test_wrong_programs import WRONG as PROGRAMS
+from reference import Program, heads, make
 
 from mfbook.flow import sgd, warmup_cosine
 from mfbook.measure import Measure
@@ -154,38 +153,3 @@ def test_bad_input_is_named(name, value):
 def test_heads_that_are_no_longer_finite_are_reported():
     with np.errstate(all="ignore"), pytest.raises(FloatingPointError, match="step 4"):
         sgd_ensemble(R, START, [0, 4e200], 1e200, [0, 1], lambda mu: mu.atoms.ravel())
-
-
-def naive(program, sign=-1.0, weigh=False, seeds=(1, 2), late=0.0):
-    """The runs of ``together`` from START, with gradients of a naive program."""
-    ends = []
-    for x, w, seed in zip(START, WEIGHTS, seeds, strict=True):
-        rng = np.random.default_rng(seed)
-        for n in range(round(TIMES[-1] / EPS)):
-            F = R.sample(rng, 1)
-            p = program(F.X, F.Y, F.W_U, F.shape.d, F.shape.k, F.shape.v)
-            residual = p.residual(x, w)
-            g = np.array([p.psi_gradient(h, residual) for h in x])
-            x = x + sign * EPS * 2 * XI(n * EPS + late) * (w[:, None] * g if weigh else g)
-        ends.append(x)
-    return np.array(ends)
-
-
-WRONG = {
-    # labels that are drawn are hard
-    **{name: dict(program=p) for name, p in PROGRAMS.items() if "HardLabels" not in name},
-    "factor 2 lost": dict(program=Program, sign=-0.5),
-    "ascent": dict(program=Program, sign=1.0),
-    "weights in the velocity": dict(program=Program, weigh=True),
-    "shared randomness": dict(program=Program, seeds=(1, 1)),
-    "a late rate": dict(program=Program, late=EPS),
-}
-
-
-@pytest.mark.parametrize("name", [None, *WRONG])
-def test_comparison_notices_a_wrong_program(name):
-    ours = together(R, START, [1, 2], weights=WEIGHTS, xi=XI)[-1]
-    if name is None:
-        assert relative(ours, naive(Program)) < 1e-12
-    else:
-        assert relative(ours, naive(**WRONG[name])) > NOTICED
