@@ -355,28 +355,6 @@ def test_feature_variance_and_leading_coefficient_against_loops(heads, S, T):
     assert bounds.feature_variance(risk, Measure.dirac(mu.atoms[0])) < 1e-28
 
 
-def test_mean_excess_risk_against_its_bounds():
-    """Mean excess of M sampled heads: below sigma^2/(4M), near kappa/M, by four standard errors."""
-    risk, rng = small_risk(2)
-    mu = Measure(rng.normal(scale=0.7, size=(40, risk.shape.size)))
-    phi = features(mu.atoms, risk.X, risk.W_U, risk.shape)
-    sigma2, kappa = bounds.feature_variance(risk, mu), bounds.leading_coefficient(risk, mu)
-    M, draws = 64, 2000
-    chosen = rng.integers(mu.size, size=(draws, M))
-    counts = (chosen[:, :, None] == np.arange(mu.size)).sum(axis=1) / M
-    f = np.einsum("nm,mstv->nstv", counts, phi)
-    excess = cross_entropy(f, risk.Y).mean(axis=(1, 2)) - risk(mu)
-    # the linear term has mean zero: subtracting it leaves the mean and removes the noise
-    linear = np.einsum("stv,nstv->n", risk.residual(mu), f - risk.logits(mu)) / risk.Y[..., 0].size
-    curved = excess - linear
-    error = 4 * curved.std() / math.sqrt(draws)
-    assert curved.mean() - error <= bounds.variance_rate(sigma2, M)
-    # the next term of the expansion is smaller by a factor of order 1/M
-    assert abs(curved.mean() - kappa / M) <= error + 4 * kappa / M**2
-    assert abs(2 * kappa / M - curved.mean()) > error, "a factor of two would be seen"
-    assert bounds.variance_rate(sigma2, M) <= bounds.sharp_rate(math.sqrt(sigma2), M) * (1 + 1e-12)
-
-
 def test_rates_cross():
     """The two bounds are equal at B = 4 sqrt(2 M), for any M."""
     for M in (1, 16, 1000):
@@ -385,6 +363,7 @@ def test_rates_cross():
         assert bounds.sharp_rate(B, M) == pytest.approx(8, rel=1e-14)
         assert bounds.variance_rate(B**2, M) == pytest.approx(8, rel=1e-14)
     assert bounds.variance_rate(0.0, 5) == 0
+    assert bounds.variance_rate(9.0, 16) <= bounds.sharp_rate(3.0, 16)
 
 
 def test_data_radii():

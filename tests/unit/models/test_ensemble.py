@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from reference import Program, heads, make
+from reference import heads, make
 
 from mfbook.flow import sgd, warmup_cosine
 from mfbook.measure import Measure
@@ -89,32 +89,6 @@ def test_first_time_and_what_is_observed(capsys):
     assert np.array_equal(one[0], atoms) and capsys.readouterr().err == ""
     loud = sgd_ensemble(*arguments, weights=weights, xi=XI, progress=True)
     assert "12/12" in capsys.readouterr().err and np.array_equal(loud, values)
-
-
-def data(sizes, runs, batch, seed=3):
-    """Tokens (R, b, T, d) and labels (R, b, T, V) of each run, and what they share."""
-    R, _ = make(seed, **{**sizes, "S": runs * batch})
-    X = R.X.reshape(runs, batch, *R.X.shape[1:])
-    return X, R.Y.reshape(runs, batch, *R.Y.shape[1:]), R.W_U, R.shape
-
-
-def laid_out(theta):
-    """Heads (R, M, D) with the head index last."""
-    return np.ascontiguousarray(theta.transpose(2, 0, 1))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_gradient_against_the_naive_program(name):
-    sizes, runs, M, batch = CASES[name]
-    X, Y, W_U, shape = data(sizes, min(runs, 5), batch)
-    theta = heads(4, len(X) * M, shape).reshape(len(X), M, -1)
-    g = ensemble_gradient(laid_out(theta), X, Y, W_U, shape)
-    assert g.shape == (shape.size, len(X), M)
-    for r in range(len(X)):
-        program = Program(X[r], Y[r], W_U, shape.d, shape.k, shape.v)
-        residual = program.residual(theta[r], np.full(M, 1 / M))
-        naive = np.array([program.psi_gradient(h, residual) for h in theta[r]])
-        assert np.abs(g[:, r].T - naive).max() < 1e-12 * max(np.abs(naive).max(), 1e-3)
 
 
 @pytest.mark.parametrize("score", [1.0, 590.0, 640.0, 708.0, 720.0, 800.0, 1300.0])
