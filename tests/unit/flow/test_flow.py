@@ -317,7 +317,7 @@ def test_terminal_event_in_time(name):
     assert run.completed and "event" in run.reason and len(run.events[1]) == 0
     assert run.tau[-1] == pytest.approx(np.log(2), abs=1e-7)
     assert run.t[-1] == run.events[0][0] and (np.diff(run.t) > 0).all()
-    assert xi is None or xi.tau(run.t[-1]) == pytest.approx(run.tau[-1], rel=1e-12)
+    assert run.tau == pytest.approx(run.t if xi is None else xi.tau(run.t), rel=1e-12)
     for end in (run.end, run.at(float(run.t[-1]))):
         assert end.atoms.ravel() == pytest.approx([0.5, 1.5], abs=1e-7)
 
@@ -482,13 +482,15 @@ def test_multistep_and_implicit_methods_resume_to_tolerance(method, tmp_path):
 
 
 class Counted(Functional):
-    """The risk, and how often it was asked for."""
+    """The risk, how often it was asked for, and a process that is killed at some question."""
 
-    def __init__(self):
-        self.asked = 0
+    def __init__(self, last=np.inf):
+        self.asked, self.last = 0, last
 
     def at(self, mu):
         self.asked += 1
+        if self.asked > self.last:
+            raise MemoryError
         return R.at(mu)
 
 
@@ -506,6 +508,16 @@ def test_what_is_saved_is_not_done_again_and_not_lost_on_a_full_disk(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert path.read_bytes() == before
+
+
+def test_a_run_is_saved_on_its_way(tmp_path, jumping):
+    """What is killed near its end goes on from there, and not from the start."""
+    options = {"method": "rk4", "step": 1 / 16, "checkpoint": tmp_path / "run.npz"}
+    F, again = Counted(50), Counted()
+    with pytest.raises(MemoryError):
+        gradient_flow(F, MU, TIMES, **options)
+    gradient_flow(again, MU, TIMES, **options)
+    assert again.asked < 30 < 50 < F.asked + again.asked
 
 
 def test_checkpoint_of_another_run_is_refused(tmp_path):

@@ -15,6 +15,8 @@ def test_exact_power_laws(alpha):
     assert fit.alpha == pytest.approx(alpha, abs=1e-12)
     assert fit.c == pytest.approx(0.2, rel=1e-10)
     assert fit.slope == 2 * fit.alpha
+    # two points for each of the eight blocks are enough
+    assert kl_fit(E[:16], E[:16] ** (2 * alpha)).alpha == pytest.approx(alpha, abs=1e-9)
     np.testing.assert_allclose(fit.slopes, 2 * alpha, atol=1e-10)
     assert fit.interval[0] <= alpha + 1e-11 and fit.interval[1] >= alpha - 1e-11
 
