@@ -13,9 +13,6 @@ from tools.chapters import BOOK, chapters, read, statements, text
 
 VERDICTS = ("Known", "Known method", "No earlier statement found")
 CREDIT = re.compile(rf"\*\*Credit\.\*\* (?P<verdict>{'|'.join(VERDICTS)})(?P<mark>[.:])(?P<why>.*)")
-#: Chapters with boxes that have no credit line yet. It only shrinks: a chapter that has all of
-#: them is taken out.
-NOT_YET: set[str] = set()
 
 
 def boxes(source: str) -> list[tuple[str, str]]:
@@ -47,27 +44,16 @@ PAGES = {
     },
     **{path.stem: path.read_text(encoding="utf-8") for path in sorted(BOOK.glob("*.md"))},
 }
-WITH_BOXES = [
-    pytest.param(
-        name,
-        marks=[pytest.mark.xfail(reason="not yet", strict=True)] if name in NOT_YET else [],
-        id=name,
-    )
-    for name, page in PAGES.items()
-    if boxes(page)
-]
 
 
-@pytest.mark.parametrize("name", WITH_BOXES)
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if boxes(page)])
 def test_every_box_beyond_the_paper_says_whom_it_is_due_to(name):
-    """A chapter that passes is taken out of NOT_YET."""
     wrong = {title: found for title, inside in boxes(PAGES[name]) if (found := credit(inside))}
     assert not wrong, "\n".join(f"{title}: {what}" for title, what in wrong.items())
 
 
 def test_the_boxes_are_found():
     assert sum(len(boxes(page)) for page in PAGES.values()) >= 70
-    assert not NOT_YET - {name for name, page in PAGES.items() if boxes(page)}
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
@@ -110,67 +96,17 @@ def test_entries_of_the_bibliography_are_complete():
         assert "$" not in entry.fields["title"], f"{key}: the page shows the dollar"
 
 
-#: Errata that depend on a formula which our text of the paper lacks and its words do not fix.
-RESTORED = {
-    "erratum-letters",
-    "erratum-lemma-2-1",
-    "erratum-proposition-3-4",
-    "erratum-remark-3-5",
-    "erratum-theorem-4-1",
-    "erratum-gronwall",
-    "erratum-theorem-5-2",
-    "erratum-remark-6-7",
-    "erratum-theorem-7-1",
-    "erratum-remark-7-2",
-    "erratum-theorem-7-8",
-    "erratum-section-8-identifiability",
-    "erratum-2-normalised-flow",
-    "erratum-2-corollary-3-6",
-    "erratum-2-section-3-3",
-    "erratum-2-remark-5-2",
-    "erratum-2-remark-5-6",
-    "erratum-2-proposition-6-1",
-    "erratum-2-remark-6-2",
-}
-#: Statements whose restored formula has an entry of its own among the errata.
-WITH_ERRATUM = {
-    "hy-lemma-2-1": "erratum-lemma-2-1",
-    "hy-proposition-3-4": "erratum-proposition-3-4",
-    "hy-remark-3-5": "erratum-remark-3-5",
-    "hy-theorem-4-1": "erratum-theorem-4-1",
-    "hy-theorem-5-2": "erratum-theorem-5-2",
-    "hy-remark-6-7": "erratum-remark-6-7",
-    "hy-theorem-7-1": "erratum-theorem-7-1",
-    "hy-remark-7-2": "erratum-remark-7-2",
-    "hy-theorem-7-8": "erratum-theorem-7-8",
-    "hy-section-8-identifiability": "erratum-section-8-identifiability",
-    "agr-corollary-3-6": "erratum-2-corollary-3-6",
-    "agr-section-3-3": "erratum-2-section-3-3",
-    "agr-remark-5-2": "erratum-2-remark-5-2",
-    "agr-remark-5-6": "erratum-2-remark-5-6",
-    "agr-proposition-6-1": "erratum-2-proposition-6-1",
-    "agr-remark-6-2": "erratum-2-remark-6-2",
-}
+#: Errata on a restored formula that belong to no single statement.
+WITHOUT_STATEMENT = {"letters", "gronwall", "2-normalised-flow"}
 #: Statements with such a formula of which no entry of the errata depends on it.
 ALONE = {
-    "hy-assumption-3-2",
-    "hy-equation-19",
-    "hy-theorem-6-6",
-    "hy-theorem-6-10",
-    "hy-theorem-7-5",
+    "hy-assumption-3-2", "hy-equation-19", "hy-theorem-6-6", "hy-theorem-6-10", "hy-theorem-7-5",
     "agr-theorem-3-5",
-}
+}  # fmt: skip
 KINDS = (
-    "Error",
-    "Gap",
-    "Question",
-    "Overstated",
-    "Not needed",
-    "Scope",
-    "Sharpened",
-    "Figure",
+    "Error", "Gap", "Question", "Overstated", "Not needed", "Scope", "Sharpened", "Figure",
     "Wording",
-)
+)  # fmt: skip
 ASKED = re.compile(r"\*To be compared with the printed formula\*: (?:[^.?]|\.(?=\d))*\?")
 
 
@@ -185,17 +121,24 @@ def entries() -> dict[str, str]:
     }
 
 
+def asking() -> set[str]:
+    """Errata that depend on a formula which our text of the paper lacks: they ask for it."""
+    return {name for name, body in entries().items() if ASKED.search(body)}
+
+
 def test_errata_on_a_restored_formula_ask_for_the_printed_one():
-    asking = {name for name, body in entries().items() if ASKED.search(body)}
-    assert asking == RESTORED
     spoken = {name for name, body in entries().items() if "printed formula" in body}
-    assert spoken == RESTORED, "as a question that ends in a question mark"
+    assert spoken == asking(), "as a question that ends in a question mark"
 
 
 def test_statements_on_a_restored_formula_are_marked():
+    """Each with an erratum that asks, or among those of which no erratum depends on it."""
     marked = {statement.id for statement in statements() if statement.restored}
-    assert marked == ALONE | set(WITH_ERRATUM)
-    assert set(WITH_ERRATUM.values()) <= RESTORED
+    errata = {name.removeprefix("erratum-") for name in asking()}
+    assert errata >= WITHOUT_STATEMENT
+    errata -= WITHOUT_STATEMENT
+    with_erratum = {f"agr-{n[2:]}" if n.startswith("2-") else f"hy-{n}" for n in errata}
+    assert marked == ALONE | with_erratum and not ALONE & with_erratum
     assert all(statement.restored[-1:] in ("", "?") for statement in statements())
     assert "{restored-formulas}" in PAGES["errata"]
 
@@ -216,8 +159,8 @@ def test_errata_are_listed_by_kind():
 
 
 def test_what_rests_on_a_restored_formula_is_no_error_and_no_gap():
-    for name in RESTORED:
+    for name in asking():
         assert not re.search(r"(?<!\*)\*(Error|Gap)\b", entries()[name]), name
     for name, body in entries().items():
         if re.search(r"(?<!\*)\*Question\b", body):
-            assert name in RESTORED, f"{name}: a question without what to look for"
+            assert name in asking(), f"{name}: a question without what to look for"

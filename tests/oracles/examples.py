@@ -45,6 +45,18 @@ def hard(seed, **sizes):
     return AttentionRisk(R.X, Y, R.W_U, R.shape, R.space)
 
 
+def random_laws(R, seed, sizes):
+    """Laws of so many heads in the space of a risk."""
+    rng = np.random.default_rng(seed)
+    for n in sizes:
+        yield Measure(R.space.sample(rng, n), rng.dirichlet(np.ones(n)))
+
+
+def zero(R):
+    """The point mass at the head without scores and values."""
+    return Measure(np.zeros((1, R.shape.size)))
+
+
 class Energy(Functional):
     r"""Quadratic energy, half of :math:`\int x\cdot Bx\,d\mu+\iint x\cdot Ay\,d\mu d\mu`."""
 

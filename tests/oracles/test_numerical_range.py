@@ -353,7 +353,11 @@ def test_bounds_from_tiny_to_huge(R_X, r):
     report = bounds.propagation_bound(R_X, 1e-3, r, k, M=100, epsilon=1e-8, tau=tau)
     kappa = mpmath.sqrt(2) * H + (0 if mpf(1e-8) * L * L <= 4 else L * L / 2)
     t, e = mpf(tau), mpf(1e-8)
-    terms = L * B / 20 * t + mpmath.sqrt(2) / 2 * L * (mpmath.sqrt(2) * H + L * L / 2) * e * t
-    terms += mpmath.sqrt(2) * L * mpmath.sqrt(e * t)
-    log = (kappa * t + mpmath.log(terms)) / mpmath.log(10)
+    euler = mpmath.sqrt(2) / 2 * L * (mpmath.sqrt(2) * H + L * L / 2) * e * t
+    terms = L * B / 20 * t, mpmath.sqrt(2) * L * mpmath.sqrt(e * t), euler
+    close([report.sampling, report.noise, report.euler], terms)
+    close(report.exponent, kappa * t)
+    close(report.paper_exponent, (mpmath.sqrt(2) * H + L * L / 2) * t)
+    assert report.one_sided == (e * L * L <= 4)
+    log = (kappa * t + mpmath.log(sum(terms))) / mpmath.log(10)
     assert abs(report.log10 - log) <= 1e-13 * (1 + abs(log))

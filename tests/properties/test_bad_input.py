@@ -40,6 +40,7 @@ RELATIONS = {
     "negative strength": (lambda: mf.Anchor(-1.0, [0.0]), "lam"),
     "infinite radius": (lambda: SHAPE.ball(np.inf), "radius"),
     "no step": (lambda: mf.check_functional(RISK, MU, 0, step=0.0), "step"),
+    "a step beyond the segment": (lambda: mf.check_functional(RISK, MU, 0, step=0.75), "step"),
     "no head": (lambda: mf.HeadShape(0, 1, 1), "d"),
     "no draw": (lambda: MU.resample(0, 0), "n"),
     "more draws than integers": (lambda: RISK.sample(0, 2**70), "n"),

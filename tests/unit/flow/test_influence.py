@@ -83,20 +83,6 @@ def test_influence_is_linear_in_what_is_asked_and_equivariant():
     assert relative(there, one[:, order]) < 1e-6
 
 
-@pytest.mark.slow
-def test_deviation_of_draws_is_predicted():
-    """Statistical: 200 draws, four standard errors of their deviation."""
-    R, _ = make(seed=9)
-    law = Measure(heads(10, 40, R.shape))
-    psi = influence(R, law, [1.0])[0]
-    M, n, rng, values = 400, 200, np.random.default_rng(11), []
-    for _ in range(n):
-        start = Measure(law.atoms, rng.multinomial(M, law.weights) / M)
-        # the error of these steps is far below a standard error, and nearly the same in all draws
-        values.append(R(gradient_flow(R, start, [0, 1.0], method="rk4", step=0.25).end))
-    assert abs(np.std(values) * np.sqrt(M) / psi.std() - 1) < 4 / np.sqrt(2 * n)
-
-
 def test_a_flow_that_stops_is_no_result():
     with pytest.raises(RuntimeError):
         influence(-Ridge(3.0), Measure([[1.0], [2.0]]), [1000.0])

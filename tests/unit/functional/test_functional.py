@@ -149,6 +149,9 @@ def test_errors_count_where_they_are_above_the_tolerance():
     assert not result.ok and result.gradient > 1e-3
     assert check_functional(boundary, ON_BOUNDARY, 0, tolerance=0.2).ok
     assert not check_functional(R, INSIDE, 0, tolerance=1e-20).ok
+    for size in (1e-9, 1e9):  # relative to the size of the functional
+        doubled = check_functional(Planted(size * R, wrong_gradient=lambda g, x: 2 * g), INSIDE, 0)
+        assert 0.1 < doubled.gradient < 10
 
 
 # ---------------------------------------------------------------------------------------------

@@ -46,18 +46,6 @@ def test_everything_agrees_with_the_naive_program(seed, given_, V, soft, weighte
     assert (A[..., ~np.tri(R.X.shape[1], dtype=bool)] == 0).all()
 
 
-@pytest.mark.parametrize("soft", [False, True])
-def test_gradient_of_the_risk_in_the_heads_is_weight_times_gradient(soft):
-    """M dR/dtheta_i = G(theta_i; mu_M), with autograd through the whole risk."""
-    R, program = make(4, soft=soft)
-    mu = measure(5, 3, R.shape)
-    total = grad(program.risk)(np.array(mu.atoms), mu.weights)
-    assert relative(mu.weights[:, None] * R.gradient(mu.atoms, mu), total) < 1e-10
-    value, slope = R.over_weights(mu.atoms)(mu.weights)
-    expected = grad(lambda w: program.risk(np.array(mu.atoms), w))(np.array(mu.weights))
-    assert relative(value, R(mu)) < 1e-13 and relative(slope, expected) < 1e-10
-
-
 def test_hessians():
     """H + K with the measure moving along; H with it held fixed, its W_V and W_O blocks vanish."""
     R, program = make(10)
@@ -172,57 +160,6 @@ def test_later_tokens_change_nothing_before_them():
         lambda X: features(mu.atoms, X, R.W_U, R.shape),
     ):
         assert leak(phi, np.array(R.X), np.random.default_rng(30)) < 1e-15
-
-
-def test_teacher_is_optimal_and_the_excess_is_a_divergence():
-    """Soft labels from mu*: Psi(.; mu*) = 0 and R(mu) - R(mu*) is the mean divergence."""
-    R, _ = make(38)
-    teacher, mu = measure(39, 3, R.shape), measure(40, 3, R.shape)
-    y = softmax(R.logits(teacher))
-    task = AttentionRisk(R.X, y, R.W_U, R.shape)
-    x = heads(41, 4, R.shape)
-    assert np.abs(task.first_variation(x, teacher)).max() < 1e-15
-    assert np.abs(task.gradient(x, teacher)).max() < 1e-15
-    p = softmax(task.logits(mu))
-    divergence = (y * (np.log(y) - np.log(p))).sum(axis=-1).mean()
-    assert divergence > 1e-3
-    assert relative(task(mu) - task(teacher), divergence) < 1e-12
-
-
-@pytest.mark.parametrize("size", [1e4, 1e-4, 0.0])
-@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
-def test_logits_of_any_size_are_right(size, share):
-    """One token x = 1: the logits are (size, -size), the loss 2 size (1-share) + log1p(...)."""
-    R = AttentionRisk([[[1.0]]], [[[share, 1 - share]]], [[1.0, -1.0]], LINE)
-    theta = np.array([[3.0, -2.0, size, 1.0]])
-    mu = Measure(theta)
-    np.testing.assert_allclose(R.logits(mu)[0, 0], [size, -size], rtol=1e-15)
-    expected = 2 * size * (1 - share) + np.log1p(np.exp(-2 * size))
-    np.testing.assert_allclose(R(mu), expected, rtol=1e-14)
-    p = 1 / (1 + np.exp(-2 * size))
-    slope = (p - share) - ((1 - p) - (1 - share))
-    np.testing.assert_allclose(R.gradient(theta, mu), [[0, 0, slope, slope * size]], atol=1e-15)
-    stepped = np.imag(R.first_variation(theta + 1j * TINY * np.eye(4), mu)) / TINY
-    np.testing.assert_allclose(stepped, [0, 0, slope, slope * size], atol=1e-15)
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_scores_of_any_size_are_right(sign):
-    """Scores of +-1e4: attention is a point mass on the visible tokens of the largest score."""
-    x = np.array([1.0, -1.0, -1.0, 1.0])
-    theta, X, W_U = np.array([[100.0, sign * 100.0, 1.0, 1.0]]), x[None, :, None], [[1.0, -1.0]]
-    if sign == 1:  # each token attends to the visible tokens of its own sign
-        expected = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0.5, 0.5, 0], [0.5, 0, 0, 0.5]]
-    else:  # to those of the other sign if there are any
-        expected = [[1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [0, 0.5, 0.5, 0]]
-    np.testing.assert_allclose(attention_weights(theta, X, LINE)[0, 0], expected, atol=1e-15)
-    attended = np.asarray(expected) @ x
-    R, mu = AttentionRisk(X, np.full((1, 4, 2), 0.5), W_U, LINE), Measure(theta)
-    for phi in (R.logits(mu)[0], features(theta, X, W_U, LINE)[0, 0]):
-        np.testing.assert_allclose(phi, attended[:, None] * W_U, atol=1e-15)
-    slope = (np.tanh(attended) * attended).mean()  # p - y = (tanh, -tanh)/2 at logits (a, -a)
-    # the tokens with the largest score are equal, so moving the scores moves nothing
-    np.testing.assert_allclose(R.gradient(theta, mu), [[0, 0, slope, slope]], atol=1e-12)
 
 
 @pytest.mark.parametrize("size", [3.0, 80.0, 350.0, 700.0, 1e3, 1e5])

@@ -2,15 +2,11 @@
 
 import numpy as np
 import pytest
-from examples import hard
+from examples import hard, zero
 
 from mfbook.measure import Measure
 from mfbook.models.attention.best_head import correlation_bound
 from mfbook.models.confinement import Ridge
-
-
-def zero(R):
-    return Measure(np.zeros((1, R.shape.size)))
 
 
 def bounds(X, Z, r, k):

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from reference import Program, heads, make, relative
-from test_wrong_programs import WRONG as PROGRAMS
+from reference import heads, make
 
 from mfbook.flow import sgd, warmup_cosine
 from mfbook.measure import Measure
@@ -92,32 +91,6 @@ def test_first_time_and_what_is_observed(capsys):
     assert "12/12" in capsys.readouterr().err and np.array_equal(loud, values)
 
 
-def data(sizes, runs, batch, seed=3):
-    """Tokens (R, b, T, d) and labels (R, b, T, V) of each run, and what they share."""
-    R, _ = make(seed, **{**sizes, "S": runs * batch})
-    X = R.X.reshape(runs, batch, *R.X.shape[1:])
-    return X, R.Y.reshape(runs, batch, *R.Y.shape[1:]), R.W_U, R.shape
-
-
-def laid_out(theta):
-    """Heads (R, M, D) with the head index last."""
-    return np.ascontiguousarray(theta.transpose(2, 0, 1))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_gradient_against_the_naive_program(name):
-    sizes, runs, M, batch = CASES[name]
-    X, Y, W_U, shape = data(sizes, min(runs, 5), batch)
-    theta = heads(4, len(X) * M, shape).reshape(len(X), M, -1)
-    g = ensemble_gradient(laid_out(theta), X, Y, W_U, shape)
-    assert g.shape == (shape.size, len(X), M)
-    for r in range(len(X)):
-        program = Program(X[r], Y[r], W_U, shape.d, shape.k, shape.v)
-        residual = program.residual(theta[r], np.full(M, 1 / M))
-        naive = np.array([program.psi_gradient(h, residual) for h in theta[r]])
-        assert np.abs(g[:, r].T - naive).max() < 1e-12 * max(np.abs(naive).max(), 1e-3)
-
-
 @pytest.mark.parametrize("score", [1.0, 590.0, 640.0, 708.0, 720.0, 800.0, 1300.0])
 def test_scores_beyond_the_range_of_exponentials(score):
     """The largest score relative to the query's own: |-2| times |2 - (-2)| / 8 of it."""
@@ -154,38 +127,3 @@ def test_bad_input_is_named(name, value):
 def test_heads_that_are_no_longer_finite_are_reported():
     with np.errstate(all="ignore"), pytest.raises(FloatingPointError, match="step 4"):
         sgd_ensemble(R, START, [0, 4e200], 1e200, [0, 1], lambda mu: mu.atoms.ravel())
-
-
-def naive(program, sign=-1.0, weigh=False, seeds=(1, 2), late=0.0):
-    """The runs of ``together`` from START, with gradients of a naive program."""
-    ends = []
-    for x, w, seed in zip(START, WEIGHTS, seeds, strict=True):
-        rng = np.random.default_rng(seed)
-        for n in range(round(TIMES[-1] / EPS)):
-            F = R.sample(rng, 1)
-            p = program(F.X, F.Y, F.W_U, F.shape.d, F.shape.k, F.shape.v)
-            residual = p.residual(x, w)
-            g = np.array([p.psi_gradient(h, residual) for h in x])
-            x = x + sign * EPS * 2 * XI(n * EPS + late) * (w[:, None] * g if weigh else g)
-        ends.append(x)
-    return np.array(ends)
-
-
-WRONG = {
-    # labels that are drawn are hard
-    **{name: dict(program=p) for name, p in PROGRAMS.items() if "HardLabels" not in name},
-    "factor 2 lost": dict(program=Program, sign=-0.5),
-    "ascent": dict(program=Program, sign=1.0),
-    "weights in the velocity": dict(program=Program, weigh=True),
-    "shared randomness": dict(program=Program, seeds=(1, 1)),
-    "a late rate": dict(program=Program, late=EPS),
-}
-
-
-@pytest.mark.parametrize("name", [None, *WRONG])
-def test_comparison_notices_a_wrong_program(name):
-    ours = together(R, START, [1, 2], weights=WEIGHTS, xi=XI)[-1]
-    if name is None:
-        assert relative(ours, naive(Program)) < 1e-12
-    else:
-        assert relative(ours, naive(**WRONG[name])) > NOTICED

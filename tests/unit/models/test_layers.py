@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mfbook.flow import gradient_flow
 from mfbook.functional import check_functional
-from mfbook.measure import Measure, mixture
-from mfbook.models.attention import AttentionRisk, HeadShape, softmax
+from mfbook.measure import Measure
+from mfbook.models.attention import AttentionRisk, HeadShape
 from mfbook.models.layers import StackedRisk, label, unlabel
 
 SHAPE = HeadShape(3, 2, 1)
@@ -79,38 +78,6 @@ def test_labels_are_read_by_their_sign():
     for one, other in zip(*results, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-14)
     assert (results[0][2][:, 0] == 0).all()
-
-
-def test_labels_and_masses_stay_under_the_flow():
-    F, mu = problem(2), law(3)
-    run = gradient_flow(F, mu, [0, 1.0], rtol=1e-6, atol=1e-8)
-    assert np.array_equal(run.end.atoms[:, 0], mu.atoms[:, 0])
-    assert run.value[1] < run.value[0] and run.increase == 0
-
-
-def test_risk_is_not_convex_along_mixtures():
-    """Turning the sign of what layer 1 writes and of what layer 2 reads changes nothing."""
-    X = np.concatenate([np.random.default_rng(4).normal(size=(3, 4, 2)), np.zeros((3, 4, 1))], -1)
-    W_U, heads = np.outer([0, 0, 1], [1, -1]), np.random.default_rng(5).normal(size=(2, SHAPE.size))
-    first, second = ([W.copy() for W in SHAPE.split(h)] for h in heads)
-    first[3][:, :2] = 0  # writes into the third coordinate alone
-    second[0][2] = second[1][2] = second[2][:2] = 0  # which alone is read on
-    a, b = (
-        Measure(
-            label(
-                SHAPE.join(*first[:3], s * first[3])[None],
-                SHAPE.join(*second[:2], s * second[2], second[3])[None],
-            )
-        )
-        for s in (3.0, -3.0)
-    )
-    anything = np.full((3, 4, 2), 0.5)
-    Y = softmax(StackedRisk(X, anything, W_U, SHAPE).at(a).logits)
-    F = StackedRisk(X, Y, W_U, SHAPE)
-    assert F(a) == pytest.approx(F(b), abs=1e-13)
-    silent = F(mixture(a, b, 0.5))
-    assert silent == pytest.approx(np.log(2), abs=1e-13)
-    assert F(a) < silent - 0.01  # convex would be at most F(a) in the middle
 
 
 def test_label_and_unlabel_are_inverse():

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from examples import hard, problem
+from examples import hard, problem, random_laws, zero
 
 from mfbook.functional import Functional, Minimum
 from mfbook.measure import Measure, mixture
@@ -15,17 +15,11 @@ from mfbook.optimise import boost, frank_wolfe_gap, optimal_weights
 from mfbook.space import Sphere
 
 
-def zero(R):
-    return Measure(np.zeros((1, R.shape.size)))
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_bracket_contains_the_excess_risk_of_many_measures(seed):
     R, teacher = problem(seed)
-    rng = np.random.default_rng(seed)
-    for n in (1, 2, 7):
-        mu = Measure(R.space.sample(rng, n), rng.dirichlet(np.ones(n)))
-        gap = frank_wolfe_gap(R, mu, rng, starts=3)
+    for mu in random_laws(R, seed, (1, 2, 7)):
+        gap = frank_wolfe_gap(R, mu, seed, starts=3)
         excess = R(mu) - R(teacher)
         # the teacher is one candidate head law: the found gap must beat its average
         local = R.at(mu)

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from examples import Energy, symmetric
+from examples import Energy, problem, random_laws, symmetric
 from reference import make, measure
 from scipy.special import rel_entr
 
-from mfbook.book.tasks import teacher_student
 from mfbook.measure import Measure, mixture
-from mfbook.models.attention import HeadShape
 from mfbook.models.confinement import Ridge
 from mfbook.optimise import frank_wolfe_gap
 from mfbook.space import Ball, Sphere
@@ -33,21 +31,14 @@ def test_stationarity_is_the_dissipation():
     assert stationarity(pulled, Measure([[0.5, 0.0]])).worst == 0.5
 
 
-def teacher_risk(seed, radius=2.0):
-    shape = HeadShape(3, 1, 1)
-    task = teacher_student(
-        shape, sequences=8, tokens=4, vocabulary=4, heads=2, rng=seed, scale=radius
-    )
-    return task.risk(shape, shape.ball(radius)), task.teacher
+SMALL = dict(d=3, k=1, v=1, T=4, V=4, S=8, radius=2.0, heads=2)
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_certificate_bounds_the_true_gap(seed):
-    R, teacher = teacher_risk(seed)
-    rng = np.random.default_rng(seed)
-    for n in (1, 2, 5):
-        mu = Measure(R.space.sample(rng, n), rng.dirichlet(np.ones(n)))
-        report = best_alternative(R, mu, rng, starts=1, pool=16)
+    R, teacher = problem(seed, **SMALL)
+    for mu in random_laws(R, seed, (1, 2, 5)):
+        report = best_alternative(R, mu, seed, starts=1, pool=16)
         p, y = R.residual(mu) + R.Y, R.Y
         excess = rel_entr(y, p).sum(axis=-1).mean()
         assert 0 < excess <= report.rigorous and report.found <= report.rigorous
@@ -66,7 +57,7 @@ def test_certificate_bounds_the_true_gap(seed):
 
 
 def test_gain_is_that_of_the_best_mixture():
-    R, _ = teacher_risk(1)
+    R, _ = problem(1, **SMALL)
     mu = Measure(R.space.sample(1, 3), [0.5, 0.3, 0.2])
     few = {"starts": 1, "pool": 16}
     for F in (R, R + Ridge(0.01)):
