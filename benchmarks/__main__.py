@@ -54,7 +54,11 @@ def run(steps: list[str]) -> int:
     print("Other programs that run meanwhile disturb the times.")
     if old := [before[step] for step in steps if step in before]:
         print(f"When last measured, all steps took {forecast(old)}.")
+    left = {step: why for step in steps if (why := known.missing(step))}
     for i, step in enumerate(steps, 1):
+        if step in left:
+            print(f"[{i} of {len(steps)}] {step}, left out: {left[step]}")
+            continue
         kept = measured.check_call_in_cache(step, code)
         print(f"[{i} of {len(steps)}] {step}{', kept from an earlier run' * kept}", flush=True)
         try:
@@ -63,7 +67,7 @@ def run(steps: list[str]) -> int:
             traceback.print_exc()
         else:
             print(f"    {forecast([entries[step]])}")
-    if failed := [step for step in steps if step not in entries]:
+    if failed := [step for step in steps if step not in entries and step not in left]:
         print(f"Failed: {', '.join(failed)}. The page stays as it was.")
         return 1
     entries = before | entries
@@ -75,7 +79,7 @@ def run(steps: list[str]) -> int:
     else:
         page.write()
         print(f"The page: {page.PAGE}")
-    for step in steps:
+    for step in entries.keys() & set(steps) - set(left):
         measured.call_and_shelve(step, code).clear()
     return 0
 

@@ -9,16 +9,26 @@ from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter
 
-from . import beside, scale, sphere
+from . import beside, published, scale, sphere
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "book" / "data" / "performance.json"
-PARTS = {"scale": scale.STEPS, **beside.PARTS, "sphere": sphere.STEPS}
+PARTS = {
+    "scale": scale.STEPS,
+    **beside.PARTS,
+    "sphere": sphere.STEPS,
+    "published": {"runs": published.compare},
+}
 
 
 def steps(parts=()) -> list[str]:
     """Names of the steps of some parts, or of all."""
     return [f"{part}/{name}" for part in parts or PARTS for name in PARTS[part]]
+
+
+def missing(step: str) -> str:
+    """Why a step cannot be measured here, or an empty string."""
+    return published.missing() if step.startswith("published/") else ""
 
 
 def results() -> dict[str, dict]:

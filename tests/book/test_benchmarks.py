@@ -13,7 +13,7 @@ from PIL import Image
 
 before = dict(os.environ)
 from benchmarks import __main__ as run  # noqa: E402
-from benchmarks import heads, page, scale, sphere, steps  # noqa: E402
+from benchmarks import heads, page, published, scale, sphere, steps  # noqa: E402
 
 os.environ.clear()  # importing it fixes the threads, which is not for the other tests
 os.environ.update(before)
@@ -136,3 +136,31 @@ def test_an_interrupted_run_goes_on_and_a_failed_one_keeps_the_page(monkeypatch,
     with pytest.raises(SystemExit):
         run.main(["nothing"])
     assert "no part nothing" in capsys.readouterr().err
+
+
+def test_the_published_program_is_left_out_with_a_message_where_it_is_not(
+    monkeypatch, tmp_path, capsys
+):
+    """Its stored result stays, and the step counts neither as measured nor as failed."""
+    stored = {"published/runs": {"took": 1.0, "memory": 10**6, "result": {"rows": []}}}
+    (tmp_path / "r.json").write_text(json.dumps({"steps": stored}))
+    for name, value in (("PARTS", {"published": {"runs": published.compare}}),
+                        ("RESULTS", tmp_path / "r.json")):  # fmt: skip
+        monkeypatch.setattr(steps, name, value)
+    monkeypatch.setattr(run, "UNFINISHED", tmp_path / "unfinished")
+    monkeypatch.setattr(page, "write", lambda: None)
+    for folder, why in (("", "names no folder"), (str(tmp_path), "no wgf_circle")):
+        monkeypatch.setenv(published.VARIABLE, folder)
+        assert run.main(["published"]) == 0
+        assert "published/runs, left out" in (said := capsys.readouterr().out) and why in said
+        assert steps.results() == stored
+    for name in ("wgf_circle", "wgf_sphere"):
+        (tmp_path / name).mkdir()
+    assert published.missing() == "" == steps.missing("published/runs")
+
+
+def test_the_published_program_and_this_package_agree():
+    """The stored rows: the same steps and clusters, and positions up to rounding."""
+    for row in RESULTS["published/runs"]["rows"]:
+        assert len(set(row["steps"])) == len(set(row["clusters"])) == len(set(row["stopped"])) == 1
+        assert row["same"] and row["apart"] < 1e-7 and row["masses"] < 1e-12
