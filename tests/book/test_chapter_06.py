@@ -329,15 +329,15 @@ WRONG = [
      lambda names: {"obstructions": names["obstructions"] | {"anchor, optimal": [
          row | {"D": names["c_arriving"] * row["F − F(μ*)"]}
          for row in names["obstructions"]["anchor, optimal"]]}}),
-    ("first variation of the risk without the anchor", "certified check-6-13",
-     "bound on m − δF(θ*)", ("certified", "cost[1:], cost[:-1]", "0 * cost[1:], cost[:-1]")),
-    ("grid too coarse for the bound on the slope of C", "certified check-6-13",
-     "bound on m − δF(θ*)", ("certified", "1 / close, 5001", "1 / close, 51")),
-    ("claim: the law at rest at the other critical point is optimal", "certified check-6-13",
+    ("first variation of the risk without the anchor", "certified-grid check-6-13",
+     "bound on m − δF(θ*)", ("certified-grid", "cost[1:], cost[:-1]", "0 * cost[1:], cost[:-1]")),
+    ("grid too coarse for the bound on the slope of C", "certified-grid check-6-13",
+     "bound on m − δF(θ*)", ("certified-grid", "1 / close, 5001", "1 / close, 51")),
+    ("claim: the law at rest at the other critical point is optimal", "certified-grid check-6-13",
      "bound on m − δF(θ*)", lambda names: {"value": float(
          names["held"].first_variation(names["rival"][None], names["best_law"])[0])}),
-    ("claim: m is convex far from the optimum too", "certified check-6-13", "bound on m″",
-     ("certified", ", 1e-3\n", ", 1e-2\n")),
+    ("claim: m is convex far from the optimum too", "certified-grid check-6-13", "bound on m″",
+     ("certified-grid", ", 1e-3\n", ", 1e-2\n")),
     ("critical point taken for a rest of the whole law without solving",
      "obstructions check-6-13", "largest D",
      ("obstructions", "near = newton(F, Measure(two.atoms, [1 - s, s]))",
