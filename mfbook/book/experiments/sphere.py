@@ -1,16 +1,24 @@
 r"""Where the flows of Appendix A stop: every setup of the simulations, for every temperature.
 
+There are two draws of particles and perceptron. The *source's* is the one of the published
+simulations: the program that the paper links names its seeds and says how it draws
+(:func:`source_draw`), and what it computes is determined by that. The *second* is ours
+(:func:`perceptron`, :func:`start`): what holds for both is less likely to be luck.
+
 ``python -m mfbook.book.experiments.sphere`` computes the file ``sphere.npz`` of ``book/data``.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
+
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from mfbook import _validate as validate
 from mfbook.book.experiments import _stored
 from mfbook.book.sweep import grid, sweep
-from mfbook.equilibria import second_order, settle
+from mfbook.equilibria import Protocol, clusters, second_order, settle
 from mfbook.measure import Measure
 from mfbook.models.sphere.energy import SphereEnergy
 from mfbook.optimise import frank_wolfe_gap
@@ -20,13 +28,18 @@ __all__ = [
     "BETAS",
     "PARTICLES",
     "SCALES",
+    "Draw",
     "cells",
+    "differences",
     "energy",
     "load",
     "main",
     "perceptron",
+    "published",
     "run",
     "select",
+    "source_cells",
+    "source_draw",
     "start",
 ]
 
@@ -54,6 +67,30 @@ SCALED_BETAS = (5.0, 25.0)
 MOST = 3000
 #: Factors of the perceptron's weights whose effect on the time to converge is measured.
 SCALES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+#: Seeds of the published simulations: particles; perceptron on the circle and on spheres.
+PARTICLE_SEED, PERCEPTRON_SEED = 42, {2: 777, 3: 111}
+#: Particles nearer to each other than this move as one in the stored runs with Euler's method.
+COLLAPSE = 1e-10
+#: Most steps of a stiff run with the source's draw.
+STIFF_MOST = 20_000
+#: Most Euler steps beyond three dimensions, and with other scales of the perceptron.
+HIGHER_MOST, SCALED_MOST = 3000, 50_000
+#: Most Euler steps on the sphere: normalised descent with a perceptron from a temperature on, which
+#: does not settle in ten times as many, and repulsion beside a run that takes more.
+SPHERE_MOST, SPHERE_FROM, BESIDE_MOST = 20_000, 3.0, 3000
+#: Scales at which Theorem 3.5 says something about the source's perceptron, and temperatures.
+WEAK = {2: (0.0625, 0.125, 0.25, 0.375, 0.5), 3: (0.03125, 0.0625, 0.125, 0.1875, 0.25)}
+WEAK_BETAS = (1.0, 5.0, 10.0, 25.0, 50.0)
+#: Further draws of particles and perceptron together, their temperature, and most Euler steps.
+FURTHER, FURTHER_BETA, FURTHER_MOST = 10, 10.0, 3000
+#: Most clusters of a run whose centres are stored.
+PLACED = 100
+#: What says which run of the source's draw a stored row is.
+KEYS = (
+    "d", "beta", "direction", "units", "normalised", "rule", "start", "perceptron", "scale",
+    "particles", "between", "beside", "most",
+)  # fmt: skip
 
 
 def perceptron(d: int, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -107,8 +144,106 @@ def start(d: int = 2, seed: int = 0, n: int | None = None) -> Measure:
     return Measure(Sphere().sample(np.random.default_rng([7, seed, d]), n, d))
 
 
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """Particles and perceptron of one simulation.
+
+    Attributes
+    ----------
+    start : Measure
+        Particles of equal mass.
+    a : array, shape (d, d)
+    omega : array, shape (d,)
+        Directions and weights of the units.
+
+    Examples
+    --------
+    >>> draw = source_draw(2)
+    >>> draw.start.size, draw.energy(5.0, "relu"), draw.energy(5.0)
+    (1000, SphereEnergy(beta=5, 2 relu units), SphereEnergy(beta=5, no perceptron))
+    """
+
+    start: Measure
+    a: np.ndarray = field(repr=False)
+    omega: np.ndarray = field(repr=False)
+
+    def energy(self, beta: float, units: str = "none", normalised: bool = False) -> SphereEnergy:
+        """Energy of one setup; ``units`` is ``"none"`` or the name of an activation."""
+        if units == "none":
+            return SphereEnergy(beta, normalised=normalised)
+        return SphereEnergy(beta, self.a, self.omega, units, normalised)
+
+    def asleep(self, x: np.ndarray) -> np.ndarray:
+        """Whether no unit is active at the points x (n, d): the dead zone of ReLU."""
+        return (np.asarray(x) @ self.a.T <= 0).all(axis=1)
+
+
+def source_draw(
+    d: int, *, start: int = 0, perceptron: int = 0, n: int | None = None, scale: float = 1.0
+) -> Draw:
+    r"""Return what the published simulations drew, number by number.
+
+    The particles have seed 42, the perceptron 777 on the circle and 111 on spheres; NumPy's default
+    generator. On the circle n angles are uniform on :math:`[0,2\pi)`, on spheres n standard normal
+    vectors are divided by their lengths. The perceptron has d units: standard normal directions,
+    divided by their lengths, then d weights, normal with deviation ``scale``. Further draws have
+    seeds of their own, integers below :math:`2^{31}-1` from a generator with the first seed.
+
+    The seeds are named in the program's text for the circle and :math:`S^2`; that the second one
+    was used for d > 3 too is our reading.
+
+    Parameters
+    ----------
+    d : int
+        Dimension of the ambient space.
+    start, perceptron : int
+        Which draw of the particles, and of the perceptron; 0 is the one of all figures but one.
+    n : int, optional
+        Number of particles. Default: 1000 on the circle, else 500.
+    scale : float
+        Factor of the weights.
+
+    Returns
+    -------
+    Draw
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is not such a number.
+
+    Examples
+    --------
+    >>> draw = source_draw(2)
+    >>> np.degrees(np.arctan2(draw.a[:, 1], draw.a[:, 0])).round(2), draw.omega.round(4)
+    (array([ 175.38, -128.31]), array([ 0.6325, -0.4697]))
+    """
+    d = validate.count(d, "d", least=2)
+    n = PARTICLES.get(d, PARTICLES[3]) if n is None else validate.count(n, "n")
+    rng = _source_generator(PARTICLE_SEED, start, "start")
+    if d == 2:
+        angle = rng.uniform(0.0, 2 * np.pi, n)
+        x = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    else:
+        x = rng.normal(size=(n, d))
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+    rng = _source_generator(PERCEPTRON_SEED[min(d, 3)], perceptron, "perceptron")
+    a = rng.normal(size=(d, d))
+    a /= np.linalg.norm(a, axis=1, keepdims=True)
+    omega = validate.positive(scale, "scale", allow_zero=True) * rng.normal(size=d)
+    return Draw(Measure(x), validate.frozen(a), validate.frozen(omega))
+
+
+def _source_generator(seed: int, index: int, name: str) -> np.random.Generator:
+    """Generator of the draw of this index."""
+    rng = np.random.default_rng(seed)
+    if validate.count(index, name, least=0) == 0:
+        return rng
+    return np.random.default_rng(int(rng.integers(0, 2**31 - 1, size=index)[-1]))
+
+
 def cells() -> list[dict]:
-    """Every run of the sweep, as keyword arguments of :func:`run`."""
+    """Every run of the second draw, as keyword arguments of :func:`run`."""
     directions, units = ("ascent", "descent"), ("none", "relu", "gelu")
     both = (False, True)
     out = grid(d=[2, 3], beta=BETAS, direction=directions, units=units, normalised=both)
@@ -169,13 +304,216 @@ def run(
     return out
 
 
+def source_cells() -> list[dict]:
+    """Runs of the source's draw, as arguments of :func:`published`, that need no other run."""
+    directions, units = ("ascent", "descent"), ("none", "relu", "gelu")
+    both = (False, True)
+    usual = {
+        "rule": "source", "start": 0, "perceptron": 0, "scale": 1.0, "particles": 0, "between": 10,
+        "beside": "", "most": 0,
+    }  # fmt: skip
+
+    def setups(**axes) -> list[dict]:
+        known = {"direction": directions, "units": units, "normalised": [False]}
+        return [{**usual, **cell} for cell in grid(**{**known, **axes})]
+
+    def free(cell) -> bool:
+        return (cell["direction"], cell["units"]) == ("descent", "none")
+
+    figures = setups(d=[2, 3], beta=BETAS, normalised=both)
+    # repulsion without a perceptron on the sphere has no rule of its own there
+    out = [cell for cell in figures if not (cell["d"] == 3 and free(cell))]
+    for i, cell in enumerate(out):
+        hard = cell["d"] == 3 and cell["normalised"] and cell["direction"] == "descent"
+        if hard and cell["beta"] >= SPHERE_FROM:
+            out[i] = {**cell, "most": SPHERE_MOST}
+    # the cap binds for these only
+    out += [
+        {**cell, "rule": "uncapped"} for cell in figures if cell["d"] == 2 and cell["beta"] < 0.4
+    ]
+    # the animations on the sphere have twice as many particles
+    shown = setups(d=[3], beta=[1.0], normalised=both, particles=[1000])
+    out += [cell for cell in shown if not free(cell)]
+    out += setups(d=HIGHER, beta=HIGHER_BETAS, most=[HIGHER_MOST])
+    drawn = setups(d=[2], beta=[DRAWS_BETA], units=["none", "gelu"], start=range(1, DRAWS))
+    out += [cell for cell in drawn if not free(cell)]
+    out += [{**cell, "rule": "stiff"} for cell in figures]
+    # the stiff integrator is faster on the circle, Euler on the sphere
+    for d, rule, most in ((2, "stiff", 0), (3, "source", FURTHER_MOST)):
+        further = setups(d=[d], beta=[FURTHER_BETA], units=units[1:], rule=[rule], most=[most])
+        out += [
+            {**cell, "start": i, "perceptron": i}
+            for i in range(1, FURTHER + 1) for cell in further
+        ]  # fmt: skip
+    weak = [
+        setups(d=[d], beta=WEAK_BETAS, direction=["descent"], units=["relu"], scale=scales)
+        for d, scales in WEAK.items()
+    ]
+    scales = [scale for scale in SCALES if scale != 1]
+    scaled = setups(d=[2], beta=SCALED_BETAS, units=units[1:], scale=scales)
+    stiff = [{**cell, "rule": "stiff"} for cell in [*sum(weak, []), *scaled]]
+    # a setup may be in both lists
+    out += [cell for i, cell in enumerate(stiff) if cell not in stiff[:i]]
+    return out + [{**cell, "most": SCALED_MOST} for cell in scaled]
+
+
+def published(
+    d: int,
+    beta: float,
+    direction: str,
+    units: str,
+    normalised: bool = False,
+    rule: str = "source",
+    start: int = 0,
+    perceptron: int = 0,
+    scale: float = 1.0,
+    particles: int = 0,
+    between: int = 10,
+    beside: str = "",
+    most: int = 0,
+) -> dict:
+    """One run with the source's draw; what is stored of its end.
+
+    Parameters
+    ----------
+    d, beta, direction, units, normalised, start, perceptron, scale
+        The setup, as in :func:`run` and :func:`source_draw`.
+    rule : str
+        ``"source"``: the published rules (:class:`mfbook.equilibria.Protocol`), ``"uncapped"``:
+        without the cap of the threshold, ``"stiff"``: the stiff integrator with the same threshold
+        and rule for stopping.
+    particles : int
+        Number of particles; 0: as in :func:`source_draw`.
+    between : int
+        Euler steps between snapshots.
+    beside : str
+        A label only: the units of the run that took ``most`` steps, where this one takes as many
+        and does not stop before.
+    most : int
+        Most steps; 0: those of the rule.
+
+    Returns
+    -------
+    dict
+        As :func:`run`, with certificates for d at most 3 only, and ``reason``. ``atoms``: how many
+        are left when particles within 1e-8 are one. ``uncapped``: number of clusters by the
+        threshold without cap. ``dead_start``, ``dead``: mass of the region where no unit is active,
+        at the start and at the end.
+
+    Raises
+    ------
+    ValueError
+        If the direction or the rule is unknown.
+    """
+    if direction not in ("ascent", "descent"):
+        raise ValueError(f"direction: expected 'ascent' or 'descent', got {direction!r}")
+    if rule not in ("source", "uncapped", "stiff"):
+        raise ValueError(f"rule: expected 'source', 'uncapped' or 'stiff', got {rule!r}")
+    draw = source_draw(d, start=start, perceptron=perceptron, scale=scale, n=particles or None)
+    F, ascent = draw.energy(beta, units, normalised), direction == "ascent"
+    rules = Protocol(cap=rule != "uncapped", between=between, collapse=COLLAPSE)
+    rules = replace(rules, most=most) if most else rules
+    if beside:  # as many steps as another run: no stopping rule
+        rules = replace(rules, window=most, repelled=most)
+    if rule == "stiff":
+        limit, threshold = most or STIFF_MOST, rules.threshold(beta, d)
+        end = settle(F, draw.start, ascent=ascent, most=limit, threshold=threshold)
+    else:
+        end = settle(F, draw.start, ascent=ascent, protocol=rules)
+    mu, wide = end.measure, replace(rules, cap=False).threshold(beta, d)
+    linkage = "arcs" if d == 2 else "single"
+    uncapped = clusters(mu, threshold=wide, linkage=linkage).count
+    out = {
+        "count": end.clusters.count, "time": end.times[-1], "steps": end.steps,
+        "stopped": end.stopped, "speed": end.speed[-1], "value": end.value[-1],
+        "least": np.nan, "gap_found": np.nan, "gap": np.nan, "reason": end.reason,
+        "atoms": mu.size, "uncapped": uncapped,
+        "dead_start": draw.start.weights @ draw.asleep(draw.start.atoms),
+        "dead": mu.weights @ draw.asleep(mu.atoms),
+        "masses": end.clusters.masses, "centres": end.clusters.centres,
+    }  # fmt: skip
+    if d <= 3:
+        spectrum = second_order(F, mu).eigenvalues
+        out["least"] = float(-spectrum[-1] if ascent else spectrum[0])
+    if d <= 3 and not ascent:
+        gap = frank_wolfe_gap(F, mu, 0)
+        out["gap_found"], out["gap"] = gap.found, gap.rigorous
+    return out
+
+
+def beside_cells(rows: list[dict]) -> list[dict]:
+    """Repulsion without a perceptron on the sphere: as many steps as each run with one took.
+
+    At most ``BESIDE_MOST`` of them, and with the first draw only. ``rows`` are cells of
+    :func:`source_cells` with the ``steps`` of their runs.
+    """
+    out = []
+    for row in rows:
+        if (row["d"], row["direction"], row["rule"], row["start"]) == (3, "descent", "source", 0):
+            most = min(row["steps"], BESIDE_MOST)
+            cell = {key: row[key] for key in KEYS}
+            out.append({**cell, "units": "none", "beside": row["units"], "most": most})
+    return out
+
+
 def compute(cache_folder, jobs: int) -> dict[str, np.ndarray]:
-    """All runs: one array for each quantity, and the clusters of all runs in a row."""
+    """All runs of both draws; names of arrays of the source's begin with ``source_``."""
+    source = compute_source(cache_folder, jobs)
+    second = compute_second(cache_folder, jobs)
+    return second | {f"source_{name}": values for name, values in source.items()}
+
+
+def compute_source(cache_folder, jobs: int) -> dict[str, np.ndarray]:
+    """All runs of the source's draw, in the form of :func:`load`."""
+
+    def rows(todo):
+        order = sorted(range(len(todo)), key=lambda i: -_cost(todo[i]))
+        results = sweep(published, [todo[i] for i in order], cache=cache_folder, n_jobs=jobs)
+        return [
+            row for _, row in sorted(zip(order, results, strict=True), key=lambda pair: pair[0])
+        ]
+
+    todo = source_cells()
+    found = rows(todo)
+    taken = [{**cell, "steps": row["steps"]} for cell, row in zip(todo, found, strict=True)]
+    more = beside_cells(taken)
+    return source_arrays(todo + more, found + rows(more))
+
+
+def source_arrays(todo: list[dict], rows: list[dict]) -> dict[str, np.ndarray]:
+    """Arrays of runs with the source's draw, and which clusters lie where no unit is active.
+
+    Beyond three dimensions, and of runs with more than ``PLACED`` clusters, no centres are kept.
+    """
+    asleep, kept = [], []
+    for cell, row in zip(todo, rows, strict=True):
+        draw = source_draw(cell["d"], perceptron=cell["perceptron"])
+        asleep.append(draw.asleep(np.nan_to_num(row["centres"])))
+        centres = np.zeros((row["count"], 3))
+        if cell["d"] <= 3 and row["count"] <= PLACED:
+            centres[:, : cell["d"]] = row["centres"]
+        kept.append({**row, "centres": centres})
+    return _as_arrays(todo, kept) | {"asleep": np.concatenate(asleep)}
+
+
+def _cost(cell: dict) -> float:
+    """A guess of how long a run takes: the costly ones first, so that no process is left alone."""
+    slow = cell["direction"] == "descent" and cell["units"] == "relu"
+    return (10 if slow else 1) * min(cell["d"], 3) * (1 + cell["beta"]) + cell["most"]
+
+
+def compute_second(cache_folder, jobs: int) -> dict[str, np.ndarray]:
+    """All runs of the second draw: an array for each quantity, and the clusters of all in a row."""
     todo = cells()
     # the costly runs first, so that no process is left with one at the end
     order = sorted(range(len(todo)), key=lambda i: (-min(todo[i]["d"], 3), -todo[i]["beta"]))
     results = sweep(run, [todo[i] for i in order], cache=cache_folder, n_jobs=jobs)
     rows = [row for _, row in sorted(zip(order, results, strict=True), key=lambda pair: pair[0])]
+    return _as_arrays(todo, rows)
+
+
+def _as_arrays(todo: list[dict], rows: list[dict]) -> dict[str, np.ndarray]:
+    """One array for each argument and each quantity."""
     ragged = ("masses", "centres")
     out = {name: np.array([cell[name] for cell in todo]) for name in todo[0]}
     out |= {name: np.array([row[name] for row in rows]) for name in rows[0] if name not in ragged}
@@ -189,17 +527,40 @@ def compute(cache_folder, jobs: int) -> dict[str, np.ndarray]:
     }
 
 
-def load() -> dict:
+def load(draw: str = "second") -> dict:
     """The stored results: one array for each quantity over the runs, and ``about``.
 
     The clusters of run i are ``masses[first[i]:first[i + 1]]`` and likewise ``centres``, whose
     coordinates beyond the run's dimension are 0.
+
+    Parameters
+    ----------
+    draw : str
+        ``"second"``: results of :func:`run`; ``"source"``: of :func:`published`, with one more
+        array for clusters, ``asleep``: whether no unit is active at the centre. Centres are 0
+        there beyond three dimensions and in runs with more than 100 clusters.
     """
-    return _stored.load(FILE)
+    if draw not in ("second", "source"):
+        raise ValueError(f"draw: expected 'second' or 'source', got {draw!r}")
+    data, mark = _stored.load(FILE), "source_"
+    if draw == "second":
+        return {name: values for name, values in data.items() if not name.startswith(mark)}
+    own = {name[len(mark) :]: data[name] for name in data if name.startswith(mark)}
+    return {**own, "about": data["about"]}
+
+
+#: What a selected run has, unless asked for otherwise.
+USUAL = {
+    "seed": 0, "start": 0, "perceptron": 0, "scale": 1.0, "rule": "source", "particles": 0,
+    "between": 10, "beside": "",
+}  # fmt: skip
 
 
 def select(data: dict, **wanted) -> np.ndarray:
     """Which runs have all the given values; unless given, seed 0 and scale 1.
+
+    With the source's draw also: the first particles and perceptron, the published rules, the usual
+    number of particles and spacing of snapshots, and a run with a stopping rule of its own.
 
     Examples
     --------
@@ -207,16 +568,58 @@ def select(data: dict, **wanted) -> np.ndarray:
     >>> select(data, beta=5.0)
     array([False,  True])
     """
-    wanted = {"seed": 0, "scale": 1.0} | wanted
+    wanted = {name: value for name, value in USUAL.items() if name in data} | wanted
     unknown = sorted(set(wanted) - set(data))
     if unknown:
         raise ValueError(f"wanted: expected names among {sorted(data)}, got {unknown}")
     return np.logical_and.reduce([data[name] == value for name, value in wanted.items()])
 
 
+def differences(
+    data: dict, i: int, other: dict | None = None, j: int = 0
+) -> tuple[float, float, float]:
+    """How far the clusters of two stored runs differ, each matched with one of the other.
+
+    Parameters
+    ----------
+    data, other : dict
+        Stored results (:func:`load`); ``other`` is the first unless given.
+    i, j : int
+        Runs.
+
+    Returns
+    -------
+    count, mass, angle : float
+        Difference of the numbers of clusters, and the largest of masses and of places in radians;
+        NaN where the numbers differ.
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    >>> masses = np.array([0.3, 0.7, 0.6, 0.4])
+    >>> data = {"first": np.array([0, 2, 4]), "masses": masses, "centres": x}
+    >>> [round(value, 12) for value in differences(data, 0, j=1)]
+    [0.0, 0.1, 0.0]
+    """
+    other, ends = data if other is None else other, []
+    for results, k in ((data, i), (other, j)):
+        part = slice(int(results["first"][k]), int(results["first"][k + 1]))
+        ends.append([results[name][part].astype(float) for name in ("masses", "centres")])
+    (m, x), (n, y) = ends
+    if len(m) != len(n):
+        return float(len(n) - len(m)), np.nan, np.nan
+    width = min(x.shape[1], y.shape[1])
+    x, y = (z[:, :width] / np.linalg.norm(z[:, :width], axis=1, keepdims=True) for z in (x, y))
+    away = 2 * np.arcsin(np.minimum(np.linalg.norm(x[:, None] - y, axis=2) / 2, 1.0))
+    rows, columns = linear_sum_assignment(away)
+    mass = np.abs(m[rows] - n[columns]).max()
+    return 0.0, float(mass), float(away[rows, columns].max())
+
+
 def main() -> None:
     """Compute and store everything."""
-    cost = f"{len(cells())} runs of 500 to 1000 particles: an hour of one core"
+    count = len(cells()) + len(source_cells())
+    cost = f"{count} runs of 500 to 1000 particles: an hour or two of one core"
     _stored.main(FILE, COMMAND, MODULES, cost, compute)
 
 
