@@ -3,7 +3,7 @@
 
 window.pdf = (() => {
   // No use on paper. "d-print-none" is for whatever else a page wants to keep out of the PDF.
-  const DROPPED = 'script, style, button, a.headerlink, .viewcode-link, .toctree-wrapper,'
+  const DROPPED = 'script, style, button, .mf-switch, a.headerlink, .viewcode-link, .toctree-wrapper,'
     + ' .mf-about, .mf-origin, .d-print-none';
   const HEADINGS = 'h1, h2, h3, h4, h5';
 
@@ -83,17 +83,25 @@ window.pdf = (() => {
     }
   }
 
-  // Of the wrong programs that a check catches, their names.
-  function name({article}) {
-    for (const caught of article.querySelectorAll('details.mf-caught')) {
-      const names = [...caught.querySelectorAll('td:first-child')].map(e => e.textContent);
-      const line = make('p', {class: 'mf-caught'});
-      line.textContent = `${caught.querySelector('summary').textContent}: ${names.join('; ')}.`;
-      caught.replaceWith(line);
+  // On paper a page is read: of a check its line, of folded code nothing but where it is.
+  function readOnly({name, article}) {
+    for (const fold of article.querySelectorAll('details.mf-check')) {
+      const line = make('p', {class: 'mf-check-line'});
+      line.append(...fold.querySelector('summary').childNodes);
+      fold.replaceWith(line);
     }
+    const code = article.querySelectorAll('details.mf-code');
+    if (code.length) {
+      const where = make('p', {class: 'mf-where'});
+      where.textContent = 'The code of this chapter and the tables of its checks are in the notebook'
+        + ` book/${name}.ipynb and in the web version.`;
+      article.querySelector('h1').after(where);
+    }
+    code.forEach(fold => fold.remove());
+    article.querySelectorAll('div.cell').forEach(cell => cell.childElementCount || cell.id || cell.remove());
   }
 
-  // What is folded on the screen is open on paper: code of figures, solutions.
+  // What is folded on the screen is open on paper: long tables, solutions.
   function open({article}) {
     for (const details of article.querySelectorAll('details')) {
       details.querySelector(':scope > summary')?.remove();
@@ -157,7 +165,7 @@ window.pdf = (() => {
         page.article.append(make('p', {}, 'The pages listed here are in the web version only.'));
       link(page, anchors);
       still(page);
-      name(page);
+      readOnly(page);
       open(page);
       lighten(page);
     }

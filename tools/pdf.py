@@ -37,7 +37,7 @@ PASSES = 4
 #: Nobody is asked: every request is answered from the site's folder, or refused.
 HOST = "http://book.invalid"
 #: The site's own sheets that also serve paper. The theme's are for screens.
-SHEETS = ("pygments.css", "sphinx-design.min.css", "mfbook.css", "reading.css")
+SHEETS = ("pygments.css", "sphinx-design.min.css", "mfbook.css", "reading.css", "folding.css")
 FACES = (
     ("Book Serif", 400, "normal", "STIXGeneral"),
     ("Book Serif", 400, "italic", "STIXGeneralItalic"),

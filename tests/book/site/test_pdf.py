@@ -113,9 +113,11 @@ class TestPart:
         numbered = list(filter(kind.fullmatch, numbers))
         assert len(numbered) >= 3
         assert all(f"({number} of the paper)" in book for number in numbered)
+        number_of = {s.id: s.number for s in statements()}
         for cell in check_cells(ROOT / "book" / f"{NAMES[0]}.ipynb"):
             page = result.page_of[cell.anchor]
-            assert f"{cell.statement}: holds" in texts[page - 1] + texts[page] + texts[page + 1]
+            line = f"Check of {number_of[cell.statement]}: holds"
+            assert line in texts[page - 1] + texts[page] + texts[page + 1]
             assert f"(p. {page})" in index
 
     def test_nothing_of_the_screen_is_printed(self, printed):
@@ -123,7 +125,9 @@ class TestPart:
         for words in ("Show code", "Hide code", "Click to", "Permalink", "Report an error", "¶"):
             assert words not in book
         assert "In the web version this figure moves" in book
-        assert re.search(r"Seen to fail for \d+ wrong programs: \w", book)
+        assert re.search(r"fails for \d+ wrong programs", book)
+        assert "lines of code" not in book
+        assert f"are in the notebook book/{NAMES[0]}.ipynb" in book
 
 
 @pytest.mark.browser

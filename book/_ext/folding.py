@@ -1,0 +1,159 @@
+"""What a page shows at first: claims, figures and one line for each check; code on request.
+
+* The code of a cell is folded under a line that says what it does: ``does`` in the cell's metadata
+  ``mfbook``. A cell with ``open: true`` shows its code: it *is* the mathematics of the page.
+* ``table`` in the same place folds the cell's outputs too, under the words that it holds.
+* A check is one line, its verdict, and opens to its table, its code, its address and the wrong
+  programs that it refuses.
+* A switch at the top of a page opens all of them; the browser remembers it (``folding.js``).
+
+Without a script every fold is still opened by hand, and what is folded is found by a search.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tools import chapters as book  # noqa: E402
+from tools import wrong_programs  # noqa: E402
+
+SWITCH = (
+    '<div class="mf-switch" role="group" aria-label="What this page shows" hidden>'
+    '<button type="button" aria-pressed="true">Read</button>'
+    '<button type="button" aria-pressed="false">With code</button></div>'
+)
+
+
+class Fold(nodes.General, nodes.Element):
+    """A part of the page under one line."""
+
+
+def fold(kind: str, line: list[nodes.Node], *children: nodes.Node) -> Fold:
+    """Put ``children`` under a line; ``kind`` is ``code``, ``check`` or ``table``."""
+    summary = nodes.inline(classes=["mf-line"])
+    summary += line
+    return Fold("", summary, *children, kind=kind)
+
+
+def visit_fold(translator, node: Fold) -> None:
+    summary, *_ = node.children
+    translator.body.append(f'<details class="mf-fold mf-{node["kind"]}"><summary>')
+    summary.walkabout(translator)
+    translator.body.append("</summary>")
+    del node[0]
+
+
+def depart_fold(translator, node: Fold) -> None:
+    translator.body.append("</details>")
+
+
+def lines_of_code(count: int) -> str:
+    """How much code is folded.
+
+    >>> lines_of_code(1), lines_of_code(12)
+    ('1 line of code', '12 lines of code')
+    """
+    return f"{count} line of code" if count == 1 else f"{count} lines of code"
+
+
+def verdict(number: str, check: dict, wrong: int) -> list[nodes.Node]:
+    """The line of a check: its statement, verdict, rows, tightest ratio, wrong programs."""
+    holds, rows = check["holds"], check["rows"]
+    word = nodes.strong(text="holds" if holds else "fails")
+    word["classes"].append("mf-holds" if holds else "mf-fails")
+    said = ["1 row" if len(rows) == 1 else f"{len(rows)} rows"]
+    if not holds:
+        said = [f"{sum(not row['holds'] for row in rows)} of {said[0]} not"]
+    if check["ratio"] is not None:
+        said.append(f"tightest ratio {check['ratio']:.3g}")
+    if wrong:
+        said.append(f"fails for {wrong} wrong program" + "s" * (wrong > 1))
+    return [
+        nodes.Text(f"Check of {number}: "),
+        word,
+        nodes.Text("".join(f" · {words}" for words in said)),
+    ]
+
+
+def _part(cell: nodes.Element, element: str) -> nodes.Element | None:
+    return next((node for node in cell if node.get("nb_element") == element), None)
+
+
+def _is_check(output: nodes.Element) -> bool:
+    return any('class="mf-check"' in raw.astext() for raw in output.findall(nodes.raw))
+
+
+def fold_cells(app: Sphinx, doctree: nodes.document) -> None:
+    """Fold the code, the checks and the long tables of a chapter."""
+    source, docname = Path(app.srcdir), app.env.docname
+    notebook = source / f"{docname}.ipynb"
+    if not notebook.exists():
+        return
+    stored = {cell["id"]: cell for cell in book.read(notebook)["cells"]}
+    order = list(stored)
+    wrong = wrong_programs.stored(source).get(docname, {})
+    numbers = {statement.id: statement.number for statement in book.statements(source)}
+    for cell in list(doctree.findall(nodes.container)):
+        if "cell_index" not in cell or cell.get("nb_element") != "cell_code":
+            continue
+        name = order[cell["cell_index"]]
+        own = cell.get("cell_metadata", {}).get("mfbook", {})
+        if cell.get("hide_mode") == "all":
+            continue  # the solution of an exercise is folded as a whole
+        cell.attributes.pop("hide_mode", None)
+        code, output = _part(cell, "cell_code_source"), _part(cell, "cell_code_output")
+        if code is not None and not own.get("open"):
+            count = lines_of_code(len(book.text(stored[name]["source"]).splitlines()))
+            does = own.get("does")
+            line = [nodes.Text(f"{does} ")] if does else []
+            line.append(nodes.inline(text=count, classes=["mf-count"]))
+            place = cell.index(code)
+            cell.remove(code)
+            code = fold("code", line, code)
+            cell.insert(place, code)
+        if output is None:
+            continue
+        if own.get("table"):
+            place = cell.index(output)
+            cell.remove(output)
+            cell.insert(place, fold("table", [nodes.Text(own["table"])], output))
+            continue
+        checks = book.stored_checks(stored[name])
+        if len(checks) == 1:
+            number = numbers[checks[0]["statement"]]
+            line = verdict(number, checks[0], len(wrong.get(name, ())))
+            _fold_check(cell, output, line)
+
+
+def _fold_check(cell, output, line: list[nodes.Node]) -> None:
+    """One line for the check; what else the cell shows stays where it is."""
+    tables = [part for part in output if _is_check(part)]
+    for part in tables:
+        output.remove(part)
+    rest = [part for part in cell if part is not output]
+    shown = nodes.container(classes=["cell_output"], nb_element="cell_code_output")
+    shown += tables
+    cell.children = []
+    if output.children:
+        cell += output
+    cell += fold("check", line, shown, *rest)
+
+
+def switch(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
+    """Put the switch under the title of a page that has something folded."""
+    if 'class="mf-fold' in context.get("body", ""):
+        context["body"] = re.sub(r"</h1>", lambda end: end[0] + SWITCH, context["body"], count=1)
+
+
+def setup(app: Sphinx) -> dict:
+    """Register everything with Sphinx."""
+    app.add_node(Fold, html=(visit_fold, depart_fold))
+    app.connect("doctree-read", fold_cells, priority=700)
+    app.connect("html-page-context", switch)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

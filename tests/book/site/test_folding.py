@@ -1,0 +1,95 @@
+"""What a page shows at first, and the switch that opens the rest."""
+
+import re
+
+import pytest
+from bs4 import BeautifulSoup
+from rendered import CHAPTER_PAGES, SITE, browser, site  # noqa: F401
+
+from tools.chapters import ROOT, chapters, check_cells, read, statements
+
+NOTEBOOKS = chapters()
+built = pytest.mark.skipif(not (SITE / "index.html").exists(), reason="make book")
+
+
+def page(name):
+    return BeautifulSoup((SITE / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
+
+
+@built
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_each_check_is_one_line_that_opens_to_its_table(notebook):
+    """The line says what the stored check says."""
+    numbers, soup = {s.id: s.number for s in statements()}, page(notebook.stem)
+    for cell in check_cells(notebook):
+        fold = soup.find(id=cell.anchor).find("details", class_="mf-check")
+        assert not fold.has_attr("open")
+        line, rows = fold.summary.get_text(), fold.find("table", class_="mf-check").tbody("tr")
+        verdict = "holds" if cell.check["holds"] else "fails"
+        assert line.startswith(f"Check of {numbers[cell.statement]}: {verdict} · ")
+        assert f"{len(rows)} row" in line and len(rows) == len(cell.check["rows"])
+        wrong = fold.find("details", class_="mf-caught")
+        assert (
+            (f"fails for {len(wrong.tbody('tr'))} wrong" in line) if wrong else "wrong" not in line
+        )
+        assert fold.find("details", class_="mf-code"), "the check's code is in the fold"
+
+
+@built
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_code_is_folded_unless_it_is_the_mathematics(notebook):
+    cells = {cell["id"]: cell for cell in read(notebook)["cells"] if cell["cell_type"] == "code"}
+    own = [cell["metadata"].get("mfbook", {}) for cell in cells.values()]
+    tags = [cell["metadata"].get("tags", ()) for cell in cells.values()]
+    whole = sum("hide-cell" in tag or "remove-cell" in tag for tag in tags)
+    soup = page(notebook.stem)
+    folded = soup.find_all("details", class_="mf-code")
+    assert len(folded) == len(cells) - whole - sum(bool(o.get("open")) for o in own)
+    lines = [fold.summary.get_text() for fold in folded]
+    words = [re.fullmatch(r"(.*?) ?\d+ lines? of code", line)[1] for line in lines]
+    assert list(filter(None, words)) == [o["does"] for o in own if o.get("does")]
+
+
+@pytest.mark.browser
+def test_the_switch_opens_all_and_is_remembered(site, browser):  # noqa: F811
+    context = browser.new_context()
+    tab = context.new_page()
+    closed = "document.querySelectorAll('details.mf-fold:not([open])').length"
+    tab.goto(site + CHAPTER_PAGES[0])
+    every = tab.evaluate("document.querySelectorAll('details.mf-fold').length")
+    assert every > 5 and tab.evaluate(closed) == every
+    # by keyboard: the switch is reached and pressed
+    tab.get_by_role("button", name="With code").focus()
+    tab.keyboard.press("Enter")
+    assert tab.evaluate(closed) == 0
+    pressed = tab.get_by_role("button", name="With code").get_attribute("aria-pressed")
+    assert pressed == "true"
+    tab.goto(site + CHAPTER_PAGES[1])
+    assert tab.evaluate(closed) == 0, "the next page remembers it"
+    tab.get_by_role("button", name="Read").click()
+    tab.reload()
+    assert tab.evaluate(closed) == tab.evaluate(
+        "document.querySelectorAll('details.mf-fold').length"
+    )
+    context.close()
+
+
+@pytest.mark.browser
+def test_a_link_to_a_check_opens_it(site, browser):  # noqa: F811
+    cell = check_cells(ROOT / "book" / "04-static.ipynb")[0]
+    tab = browser.new_page()
+    tab.goto(f"{site}04-static.html#{cell.anchor}")
+    assert tab.locator(f"[id='{cell.anchor}'] table.mf-check").first.is_visible()
+    tab.close()
+
+
+@pytest.mark.browser
+def test_without_a_script_folds_open_by_hand_and_there_is_no_switch(site, browser):  # noqa: F811
+    context = browser.new_context(java_script_enabled=False)
+    tab = context.new_page()
+    tab.goto(site + CHAPTER_PAGES[0])
+    assert not tab.locator(".mf-switch").is_visible()
+    fold = tab.locator("details.mf-check").first
+    fold.locator("summary").first.click()
+    assert fold.locator("table.mf-check").is_visible()
+    context.close()
