@@ -26,6 +26,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tools.chapters import ROOT  # noqa: E402
+from tools.set_address import address  # noqa: E402
 
 SITE = ROOT / "_build" / "html"
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
@@ -152,11 +153,10 @@ def title_page(config: dict, project: dict) -> str:
     commit = git("log", "-1", "--format=%h of %cs")
     if commit and git("status", "--porcelain", "--untracked-files=no"):
         commit += ", with changes that are not committed"
-    source = project["urls"]["Repository"]
     lines = {
         "Version": project["version"],
         "Commit": commit,
-        "Source": "" if "/OWNER/" in source else source,
+        "Source": address(),
         "Licence": LICENCES,
         "Papers": papers(),
     }

@@ -5,7 +5,7 @@
   the printed paper.
 * A cell with metadata ``mfbook.statement`` gets the HTML id ``check-<statement>`` and is a target
   for ``{ref}``.
-* The repository's address is taken from pyproject.toml.
+* The repository's address is taken from pyproject.toml; without one, no button leads there.
 * Repairs. The theme loads Thebe's settings twice, although Thebe is off, which is an error on
   every page. The vendored MathJax must be copied but not loaded file by file, which is what
   Jupyter Book does with a static folder it knows. sphinx-proof and sphinx-exercise give several
@@ -244,8 +244,12 @@ def skip_fields_that_are_classes(app, what, name, obj, skip, options):
 
 
 def configure(app: Sphinx, config) -> None:
-    """Put in the repository's address and the vendored files."""
-    config.html_theme_options["repository_url"] = address()
+    """Put in the repository's address, if it has one, and the vendored files."""
+    options = config.html_theme_options
+    options["repository_url"] = address()
+    if not address():
+        options["use_repository_button"] = options["use_issues_button"] = False
+        options["launch_buttons"] = {}
     config.html_static_path.append("_vendor")
 
 

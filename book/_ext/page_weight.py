@@ -2,7 +2,8 @@
 
 The theme brings Font Awesome as a script (1.5 MB) and as fonts of 2000 icons. From the same fonts
 this extension cuts two with the icons that the pages and the theme's styles name, and writes
-``_static/icons/icons.css``; ``_templates/static/webpack-macros.html`` links it.
+``_static/icons/icons.css``; ``_templates/static/webpack-macros.html`` links it. The styles
+of MyST-NB have rules for 256 colours of terminals, which are taken out where no page uses them.
 """
 
 from __future__ import annotations
@@ -97,6 +98,30 @@ def write_icons(app: Sphinx, exception: Exception | None) -> None:
     shutil.rmtree(vendor)
 
 
+def without_colours(styles: str, pages: list[str]) -> str:
+    """Styles without the colours of terminals that no page has.
+
+    >>> styles = "p { a: b }\\n\\ndiv.highlight .-Color[class*=-C75] {\\n  color: red\\n}\\n"
+    >>> without_colours(styles, ["<p>plain</p>"])
+    'p { a: b }\\n\\n'
+    >>> without_colours(styles, ['<span class="-Color -C75">']) == styles
+    True
+    """
+    if any(re.search(r'class="[^"]*-Color', page) for page in pages):
+        return styles
+    return re.sub(r"div\.highlight \.-Color[^{}]*\{[^{}]*\}\n*", "", styles)
+
+
+def write_colours(app: Sphinx, exception: Exception | None) -> None:
+    """Take the colours of terminals out of the styles of MyST-NB."""
+    if exception or app.builder.name != "html":
+        return
+    pages = [page.read_text(encoding="utf-8") for page in Path(app.outdir).rglob("*.html")]
+    for file in (Path(app.outdir) / "_static").glob("mystnb.*.css"):
+        styles = file.read_text(encoding="utf-8")
+        file.write_text(without_colours(styles, pages), encoding="utf-8")
+
+
 def drop_unused(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
     """Leave out styles and scripts of sphinx-design and Thebe, which no page uses."""
     if re.search(r'class="[^"]*\bsd-(?!none)', context.get("body", "")):
@@ -119,4 +144,5 @@ def setup(app: Sphinx) -> dict:
     app.connect("config-inited", configure)
     app.connect("html-page-context", drop_unused, priority=900)
     app.connect("build-finished", write_icons)
+    app.connect("build-finished", write_colours)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

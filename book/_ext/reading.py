@@ -72,7 +72,9 @@ def timings() -> dict:
 
 
 def report_address(what: str, page: str, anchor: str) -> str:
-    """The address at which a reader reports an error, with the place filled in."""
+    """The address at which a reader reports an error, with the place filled in; empty if none."""
+    if not address():
+        return ""
     name, _ = commit()
     place = f"{page}.html#{anchor}" if anchor else f"{page}.html"
     body = f"Where: {place}\nBuilt from commit: {name}\n\nWhat is wrong, and what it should be:\n"
@@ -86,8 +88,10 @@ def origin(app: Sphinx, pagename: str, templatename: str, context: dict, doctree
     name, date = commit()
     built = html.escape(name)
     if name.rstrip("+") != "unknown":
-        link = f"{address()}/commit/{name.rstrip('+')}"
-        built = f'<a class="external" href="{html.escape(link)}"><code>{built}</code></a>'
+        built = f"<code>{built}</code>"
+        if address():
+            link = f"{address()}/commit/{name.rstrip('+')}"
+            built = f'<a class="external" href="{html.escape(link)}">{built}</a>'
         built += " with local changes" if name.endswith("+") else ""
         built += f" ({date})"
     lines = [
@@ -102,7 +106,8 @@ def origin(app: Sphinx, pagename: str, templatename: str, context: dict, doctree
             f"pinned versions: Python {platform.python_version()}, {used}."
         )
     report = html.escape(report_address(f"on {pagename}", pagename, ""))
-    lines.append(f'<a class="external" href="{report}">Report an error on this page</a>.')
+    if report:
+        lines.append(f'<a class="external" href="{report}">Report an error on this page</a>.')
     context["body"] += f'<div class="mf-origin"><p>{" ".join(lines)}</p></div>'
 
 
@@ -159,14 +164,16 @@ def addresses(identifier: str, number: str) -> list[str]:
 
 
 def footnote(docname: str, anchor: str, what: str) -> nodes.paragraph:
-    """The line under a statement: its address, and where to report an error."""
+    """The line under a statement: its address, and where to report an error, if there is one."""
     line = nodes.paragraph(classes=["mf-about"])
     here = nodes.reference("", "Permalink", refuri=f"#{anchor}", internal=True)
     here["classes"].append("mf-permalink")
     here["reftitle"] = f"Permanent address of {what}"
-    there = nodes.reference("", "Report an error", refuri=report_address(what, docname, anchor))
-    there["reftitle"] = f"Report an error in {what}"
-    line += [here, nodes.Text(" · "), there]
+    line += here
+    if address():
+        there = nodes.reference("", "Report an error", refuri=report_address(what, docname, anchor))
+        there["reftitle"] = f"Report an error in {what}"
+        line += [nodes.Text(" · "), there]
     return line
 
 
@@ -357,7 +364,7 @@ def symbols(source: Path) -> list[tuple[str, str, str]]:
 
 
 def anchor_symbols(app: Sphinx, doctree: nodes.document) -> None:
-    """Give the rows of the notation page their anchors."""
+    """Give the rows of the notation page their anchors, and make them targets of links."""
     if app.env.docname != "notation":
         return
     anchors = [anchor for _, anchor, _ in symbols(Path(app.srcdir))]
@@ -368,8 +375,11 @@ def anchor_symbols(app: Sphinx, doctree: nodes.document) -> None:
         for body in table.findall(nodes.tbody)
         for row in body.findall(nodes.row)
     ]
+    labels = app.env.domains["std"]
     for row, anchor in zip(rows, anchors, strict=True):
         row["ids"].append(anchor)
+        labels.anonlabels[anchor] = "notation", anchor
+        labels.labels[anchor] = "notation", anchor, row[0].astext()
 
 
 def list_symbols(app: Sphinx, doctree: nodes.document) -> None:

@@ -82,7 +82,10 @@ def test_metadata_are_valid_and_those_of_the_project(built):
     found = Metadata.from_email(text, validate=True)
     assert (found.name, str(found.version)) == (PROJECT["name"], PROJECT["version"])
     assert str(found.requires_python) == PROJECT["requires-python"]
-    assert (found.license_expression, found.project_urls) == (PROJECT["license"], PROJECT["urls"])
+    assert (found.license_expression, found.project_urls or {}) == (
+        PROJECT["license"],
+        PROJECT.get("urls", {}),
+    )
     assert found.description.strip() == (ROOT / "README.md").read_text().strip()
     assert set(found.provides_extra) == set(PROJECT["optional-dependencies"])
     plain = {str(need) for need in found.requires_dist if need.marker is None}

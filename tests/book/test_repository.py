@@ -1,6 +1,8 @@
 """The files around the book: one public address, pinned versions, and licences that are there."""
 
 import base64
+import re
+import subprocess
 import tomllib
 
 import pytest
@@ -9,7 +11,7 @@ from packaging.requirements import Requirement
 
 from tools.chapters import ROOT, figure
 from tools.run_notebooks import README_FIGURE, README_SOURCE
-from tools.set_address import COPIES, address, binder, rewrite
+from tools.set_address import PLACES, address, binder, main, rewrite, wording
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -18,25 +20,69 @@ def read(name, root=ROOT):
     return (root / name).read_text(encoding="utf-8")
 
 
-def test_address_is_the_same_everywhere_and_can_be_changed(tmp_path):
-    assert f"git clone {address()}" in read("README.md") and binder(address()) in read("README.md")
-    assert f"git clone {address()}" in read("book/index.md")
-    assert yaml.safe_load(read("CITATION.cff"))["repository-code"] == address()
-    names = ["pyproject.toml", *COPIES]
-    (tmp_path / "book").mkdir()
-    for name in names:
-        (tmp_path / name).write_text(read(name))
-    old, new = address(), "https://gitlab.com/someone/the-book"
-    rewrite(tmp_path, new)
-    assert address(tmp_path) == new
-    assert binder(new) == "https://mybinder.org/v2/gl/someone%2Fthe-book"
-    for name in names:
-        assert old not in read(name, tmp_path) and binder(old) not in read(name, tmp_path)
-    rewrite(tmp_path, old)
-    assert all(read(name, tmp_path) == read(name) for name in names)
-    for url in ("", "github.com/a/b", "https://github.com/a", "https://x.org/a/b"):
-        with pytest.raises(ValueError, match="^URL:"):
-            rewrite(tmp_path, url)
+@pytest.fixture
+def copy(tmp_path):
+    """The files that name the address, to be changed."""
+    for name in {name for name, _, _ in PLACES}:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(read(name), encoding="utf-8")
+    return tmp_path
+
+
+def test_every_place_has_the_wording_that_the_address_asks_for():
+    """The one with the address where there is one; else the one that promises nothing."""
+    for name, without, with_ in PLACES:
+        assert read(name).count(wording(without, with_, address())) == 1, name
+    assert yaml.safe_load(read("CITATION.cff")).get("repository-code", "") == address()
+
+
+def test_nothing_leads_to_an_owner_who_is_not_there():
+    """In no file that is distributed stands the address of a placeholder."""
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    names = [name for name in tracked.stdout.split() if not name.startswith("tests/")]
+    for name in names or [name for name, _, _ in PLACES]:
+        if (ROOT / name).suffix in {".md", ".ipynb", ".toml", ".cff", ".yml", ".html", ".js"}:
+            assert not re.search(r"(?:github|gitlab)\.com/OWNER|gh/OWNER", read(name)), name
+
+
+def test_an_address_is_put_in_everywhere_changed_and_taken_out_again(copy):
+    before = {name: read(name, copy) for name, _, _ in PLACES}
+    first, second = "https://github.com/someone/mfbook", "https://gitlab.com/some.one/the-book"
+    for url in (first, second):
+        assert set(rewrite(copy, url)) == set(before)
+        assert address(copy) == url
+        for name in before:
+            assert read(name, copy).count(url) + read(name, copy).count(binder(url)) >= 1, name
+        assert f"git clone {url}" in read("README.md", copy)
+        assert f"]({binder(url)}/main?urlpath=" in read("README.md", copy)
+        assert f"git clone {url}`" in read("book/index.md", copy)
+        assert yaml.safe_load(read("CITATION.cff", copy))["repository-code"] == url
+        (project,) = [tomllib.loads(read("pyproject.toml", copy))["project"]["urls"]]
+        assert project == {"Repository": url}
+        assert rewrite(copy, url) == []
+    assert not any(first in read(name, copy) for name in before)
+    rewrite(copy, "")
+    assert address(copy) == ""
+    assert not any(second in read(name, copy) for name in before)
+    if not address():
+        assert {name: read(name, copy) for name in before} == before
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["github.com/a/b", "https://github.com/a", "https://x.org/a/b", "https://github.com/OWNER/b"],
+)
+def test_what_is_no_public_address_is_refused(copy, url):
+    with pytest.raises(ValueError, match="^URL:"):
+        rewrite(copy, url)
+    with pytest.raises(ValueError, match="^URL:"):
+        main([""])
+
+
+def test_a_place_whose_words_have_changed_is_named(copy):
+    (copy / "README.md").write_text("# Nothing")
+    with pytest.raises(ValueError, match=r"^README\.md: found 0 times"):
+        rewrite(copy, "https://github.com/someone/mfbook")
 
 
 def test_licences_are_there():
