@@ -106,7 +106,7 @@ def test_indexes_are_complete():
         row = index.find("a", href=link).find_parent("tr").find_all("td")
         row = [cell.get_text().strip() for cell in row]
         assert row[2] not in ("", "not run") and row[4].endswith("s"), statement.id
-        assert first.find("a", href=link).get_text() == statement.number
+        assert statement.number in {a.get_text() for a in first.find_all("a", href=link)}
         if statement.number.startswith("Figure "):
             assert statement.figures, f"{statement.id} names no figure of ours"
             table = listed.find("table")
