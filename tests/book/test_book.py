@@ -124,7 +124,8 @@ def test_metadata_are_normalised(notebook):
     assert len(ids) == len(set(ids))
     for cell in notebook["cells"]:
         assert set(cell["metadata"]) <= {"mfbook", "mystnb", "tags"}
-        assert set(cell["metadata"].get("mfbook", {})) <= {"numbers", "statement"}
+        own = cell["metadata"].get("mfbook", {})
+        assert set(own) <= {"numbers", "statement", "does", "open", "table"}
 
 
 def test_no_path_of_a_machine_is_stored(notebook):

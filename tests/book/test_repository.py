@@ -4,6 +4,7 @@ import base64
 import re
 import subprocess
 import tomllib
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -83,6 +84,36 @@ def test_a_place_whose_words_have_changed_is_named(copy):
     (copy / "README.md").write_text("# Nothing")
     with pytest.raises(ValueError, match=r"^README\.md: found 0 times"):
         rewrite(copy, "https://github.com/someone/mfbook")
+
+
+@pytest.mark.parametrize("url", ["", "https://github.com/someone/mfbook"])
+def test_pages_have_buttons_and_report_links_where_there_is_an_address(monkeypatch, url):
+    """What the extensions write on a page, without a public address and with one."""
+    monkeypatch.syspath_prepend(str(ROOT / "book" / "_ext"))
+    import mfbook_ext
+    import reading
+
+    monkeypatch.setattr(reading, "address", lambda: url)
+    monkeypatch.setattr(mfbook_ext, "address", lambda: url)
+    line = reading.footnote("02-model", "lemma-2-1", "Lemma 2.1").pformat()
+    assert "Permalink" in line and ("Report an error" in line) == bool(url)
+    assert (f"{url}/issues/new" in line) == bool(url)
+    context = {"body": ""}
+    reading.origin(None, "02-model", "page.html", context, doctree=True)
+    assert "Built from commit" in context["body"]
+    assert ("Report an error" in context["body"]) == bool(url)
+    assert ("href" in context["body"]) == bool(url)
+    settings = yaml.safe_load(read("_config.yml"))
+    options = {
+        "use_repository_button": settings["html"]["use_repository_button"],
+        "use_issues_button": settings["html"]["use_issues_button"],
+        "launch_buttons": settings["launch_buttons"],
+    }
+    config = SimpleNamespace(html_theme_options=options, html_static_path=[])
+    mfbook_ext.configure(None, config)
+    assert options["repository_url"] == url
+    for button in ("use_repository_button", "use_issues_button", "launch_buttons"):
+        assert bool(options[button]) == bool(url), button
 
 
 def test_licences_are_there():

@@ -26,9 +26,13 @@ from tools.chapters import BOOK, ROOT, chapters, read, text
 #: Pages of timings, which are results of one machine: `make bench` writes one of them, and the
 #: programs of the other are run by tests/unit/book/test_cluster.py.
 TIMINGS = ("performance.md", "cluster.md")
+#: A page that quotes the chapters: test_questions.py looks for its numbers there.
+QUOTING = ("questions.md",)
 #: Pages without code.
 PROSE_PAGES = sorted(
-    str(path.relative_to(ROOT)) for path in BOOK.rglob("*.md") if path.name not in TIMINGS
+    str(path.relative_to(ROOT))
+    for path in BOOK.rglob("*.md")
+    if path.name not in (*TIMINGS, *QUOTING)
 )
 
 # --------------------------------------------------------------------------------------

@@ -103,10 +103,12 @@ def test_indexes_are_complete():
     index, first, listed = page("statements"), page("index"), page("figures")
     for statement in statements():
         link = f"{statement.chapter}.html#{anchor(statement.id, 1)}"
-        row = index.find("a", href=link).find_parent("tr").find_all("td")
+        # the map above the tables leads to statements too
+        places = [a.find_parent("tr") for a in index.find_all("a", href=link)]
+        row = next(filter(None, places)).find_all("td")
         row = [cell.get_text().strip() for cell in row]
         assert row[2] not in ("", "not run") and row[4].endswith("s"), statement.id
-        assert first.find("a", href=link).get_text() == statement.number
+        assert statement.number in {a.get_text() for a in first.find_all("a", href=link)}
         if statement.number.startswith("Figure "):
             assert statement.figures, f"{statement.id} names no figure of ours"
             table = listed.find("table")
