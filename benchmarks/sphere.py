@@ -11,8 +11,8 @@ from itertools import product
 
 import numpy as np
 
-from mfbook.book.experiments.sphere import energy, start
-from mfbook.equilibria import minimise_on_circle, settle
+from mfbook.book.experiments.sphere import source_draw
+from mfbook.equilibria import Protocol, minimise_on_circle, settle
 from mfbook.models.sphere import SphereEnergy
 from mfbook.space import Sphere
 
@@ -86,7 +86,7 @@ def velocities(sizes, rounds: int = 5) -> dict:
     """
     found = []
     for d, n, beta in sizes:
-        x, rows = start(d, n=n).atoms, min(n, MOST)
+        x, rows = source_draw(d, n=n).start.atoms, min(n, MOST)
         runs = {
             "mfbook": partial(SphereEnergy(beta).field(ascent=True).at_atoms, x, np.full(n, 1 / n)),
             "usual": partial(usual, x, beta, rows),
@@ -104,15 +104,19 @@ def velocities(sizes, rounds: int = 5) -> dict:
 
 
 def whole_runs(rounds: int = 5, mu=None) -> dict:
-    """From the uniform draw to the stopping rule, without perceptron.
+    """From the published draw to its stopping rule, without perceptron.
 
     The usual code needs hours: its time is the number of Euler steps of the protocol, counted with
     our forces (they agree to rounding), times that of one usual step, measured in the same round.
     """
-    found, mu, form = [], mu or start(), "{0.steps} steps, {0.clusters.count} cluster{1}"
+    found, mu, form = (
+        [],
+        mu or source_draw(2).start,
+        "{0.steps} steps, {0.clusters.count} cluster{1}",
+    )
     for ascent, beta in product((True, False), BETAS):
         F = SphereEnergy(beta)
-        euler = settle(F, mu, ascent=ascent, method="euler")
+        euler = settle(F, mu, ascent=ascent, protocol=Protocol())
         run = partial(settle, F, mu, ascent=ascent)
         end = run()
         times = interleaved({"usual": partial(usual, mu.atoms, beta), "mfbook": run}, rounds)
@@ -128,10 +132,10 @@ def whole_runs(rounds: int = 5, mu=None) -> dict:
 
 
 def minimisers(rounds: int = 5) -> dict:
-    """The certified minimiser on the circle."""
+    """The certified minimiser on the circle, with the published perceptron."""
     rows = []
     for units, beta in product(("relu", "gelu"), BETAS):
-        run = partial(minimise_on_circle, energy(beta, units))
+        run = partial(minimise_on_circle, source_draw(2).energy(beta, units))
         end, times = run(), [seconds(run, 0.05) for _ in range(rounds)]
         row = {"units": f"2 {units}", "beta": beta, "atoms": end.measure.size, "gap": end.gap}
         rows.append({**row, "seconds": times})

@@ -247,7 +247,10 @@ VALUES: dict[str, dict] = {
     "equilibria.clusters": {"threshold": None},
     "equilibria.newton": {"maxiter": 2},
     "equilibria.minimise_on_circle": {"tolerance": 1e-6, "maxiter": 1},
-    "equilibria.settle": {"tolerance": 1e-4},
+    # with a protocol no other rule is allowed: tests/unit/equilibria
+    "equilibria.settle": {"tolerance": 1e-4, "protocol": fixed(None)},
+    "equilibria.Protocol": {"between": 1, "window": 1, "most": 2, "repelled": 1, "reach": 0.5,
+                            "cap": True, "collapse": 0.0, "step": 0.1, "perceptron": True},
     "equilibria.SecondOrder": {"tolerance": 1e-9},
     "activations": {"choice": "gelu", "slope": 0.5},
 }  # fmt: skip
@@ -288,6 +291,7 @@ RESULTS = {
     "transport.TestFunction": transport.direction([0.0, 2.0]),
     "transport.Witness": transport.dual_witness(PLANE, OTHER),
     "tokens.SinkhornPotential": tokens.sinkhorn_potential(PLANE),
+    "equilibria.Protocol": equilibria.Protocol(),
     "sphere.Field": MODEL.field(), "sphere.Linearised": MODEL.field().linearised(RING),
     "equilibria.Clusters": equilibria.clusters(RING, 2.0),
     "equilibria.SecondOrder": equilibria.second_order(MODEL, RING),
