@@ -24,12 +24,14 @@ PAUSE = 8.0
 def title(chapter: str) -> str:
     """What the book calls a chapter.
 
-    >>> title("06-long-time"), title("a-sphere-circle"), title("b-primer")
-    ('Chapter 6', 'Appendix A, circle', 'Appendix B')
+    >>> title("06-long-time"), title("04b-certificates"), title("a-sphere-circle")
+    ('Chapter 6', 'Chapter 4b', 'Appendix A, circle')
+    >>> title("b-primer")
+    'Appendix B'
     """
     first, *rest = chapter.split("-")
-    if first.isdigit():
-        return f"Chapter {int(first)}"
+    if first[0].isdigit():
+        return f"Chapter {first.lstrip('0')}"
     return f"Appendix {first.upper()}" + (f", {rest[-1]}" if first == "a" else "")
 
 

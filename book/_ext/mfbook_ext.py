@@ -89,8 +89,8 @@ class StatementLinks(SphinxDirective):
     def _name(chapter: str) -> str:
         """What a page is called: its number, or the letter of its appendix and its subject."""
         number, _, rest = chapter.partition("-")
-        if number.isdigit():
-            return f"Chapter {int(number)}"
+        if number[0].isdigit():  # 04b is a page beside Chapter 4
+            return f"Chapter {number.lstrip('0')}"
         subject = rest.removeprefix("sphere-") if rest.startswith("sphere-") else ""
         return f"Appendix {number.upper()}" + (f", {subject}" if subject else "")
 

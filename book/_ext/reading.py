@@ -356,7 +356,7 @@ def symbols(source: Path) -> list[tuple[str, str, str]]:
             continue
         name = symbol_id(cells[0])
         before = sum(anchor == name or anchor.startswith(f"{name}--") for _, anchor, _ in rows)
-        chapter = re.search(r"\w+", cells[4])
+        chapter = re.search(r"\w+", cells[4].upper())
         rows.append(
             (cells[0], name + f"--{before + 1}" * bool(before), chapter[0] if chapter else "")
         )

@@ -217,7 +217,8 @@ DERIVED = {
     # the share of the minority where the second derivative is largest, as the cell `sizes` has it
     ("03-assumptions", "sizes-after", "17"): lambda out: 1 + math.exp(2) * 1.358 / 0.642,
     ("04-static", "after-4-1", "30,000"): lambda out: round(1 / norm.sf(4), -4),
-    ("04-static", "text", "2048"): lambda out: 256 * 8,  # windows, and characters of one
+    ("04-static", "intro", "0.7"): lambda out: 1 / math.sqrt(2),
+    ("04b-certificates", "text", "2048"): lambda out: 256 * 8,  # windows, and characters of one
     **dict.fromkeys(
         [("05-dynamics", cell, "72") for cell in ("title", "grid-text", "away")],
         lambda out: len(propagation.HEADS) * len(propagation.STEPS),
