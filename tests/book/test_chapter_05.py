@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from chapter_runner import Chapter, changed, computing, execute, flow_along, mistaken, tags
 
+from mfbook import HeadShape, gradient_flow
 from mfbook.book.experiments import propagation
 from mfbook.book.experiments import text as text_experiment
 from mfbook.book.tasks import corpus_hash
@@ -456,6 +457,20 @@ WRONG = [
      ("check-text", 'head_slopes["median, 100 steps"],',
       'head_slopes["root mean square, 100 steps"],')),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("label", [0, 1, -1])
+def test_smallest_case_is_a_layer_of_the_package(label):
+    """One token, two words: `hand` takes the steps of heads with W_V = W_O."""
+    names, epsilon = {"np": np}, 0.25
+    execute(CELLS["hand"], "hand", names)
+    Y = np.array([[[1 + label, 1 - label]]]) / 2
+    risk = AttentionRisk(np.ones((1, 1, 1)), Y, np.array([[1.0, -1.0]]), HeadShape(1, 1, 1))
+    a = np.array([0.0, 1.0, 0.3])
+    start = Measure(np.stack([0 * a, 0 * a, a, a], axis=1))
+    run = gradient_flow(risk, start, np.arange(5) * epsilon, method="euler", step=epsilon)
+    m = (run.atoms[:, :, 2] ** 2).mean(axis=1)
+    np.testing.assert_allclose(names["hand"](a, epsilon, [label] * 4), m, rtol=1e-12)
 
 
 def same_text():

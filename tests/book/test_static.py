@@ -220,7 +220,7 @@ DERIVED = {
     ("04-static", "intro", "0.7"): lambda out: 1 / math.sqrt(2),
     ("04b-certificates", "text", "2048"): lambda out: 256 * 8,  # windows, and characters of one
     **dict.fromkeys(
-        [("05-dynamics", cell, "72") for cell in ("title", "grid-text", "away")],
+        [("05-dynamics", cell, "72") for cell in ("overview", "grid-text", "away")],
         lambda out: len(propagation.HEADS) * len(propagation.STEPS),
     ),
     ("05-dynamics", "grid-text", "3600"): lambda out: 72 * 50,
