@@ -74,6 +74,15 @@ BOUNDED, CONVEX, NO_RESIDUAL, LOGITS = ("4.1: bounded features", "8: convex feat
 
 # Each as Chapter.wrong says; before the mistakes the entry of the audit, None if there is none.
 WRONG = [
+    ("anchor at the origin", "one-head one-head-numbers check-static", "one head, anchored", None,
+     ("one-head", "[0.0, 0.0, 2.0, 2.0]", "[0.0, 0.0, 0.0, 0.0]")),
+    ("half of the ridge", "one-head one-head-numbers check-static", "one head, ridge", None,
+     ("one-head", "Ridge(0.1)", "Ridge(0.05)")),
+    ("ball of another radius", "one-head one-head-numbers check-static", "one head, balls", None,
+     ("one-head", "ball(1.0)", "ball(1.1)")),
+    ("claim: the bare head stops", "check-static", "one head, bare", None,
+     ("check-static", 'head_sizes["bare"][-1] - head_sizes["bare"][40], 0.1)',
+      '-(head_sizes["bare"][-1] - head_sizes["bare"][40]), -1e-9)')),
     ("bound taken at time 0", "static check-static", "bare: largest ‖W_V‖", (FINITE, "bare"),
      ("static", "shape.k, times[1], N_V", "shape.k, 0.0, N_V")),
     ("radius of the balls halved", "static check-static", "balls: largest ‖W_V‖", (FINITE, "balls"),
@@ -306,6 +315,8 @@ class TestAudit(Chapter):
 
         def own_audit(names):
             """The cells write into these two: a wrong program gets copies."""
+            if "audit" not in names:  # a mistake before the first entry
+                return {}
             kept["audit"] = dict(names["audit"])
             rows = {name: list(rows) for name, rows in names["evidence"].items()}
             return kept | {"evidence": rows}
