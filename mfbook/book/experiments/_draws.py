@@ -12,7 +12,8 @@ from mfbook.models.sphere.energy import SphereEnergy
 from mfbook.space import Sphere
 
 __all__ = [
-    "Draw", "PARTICLES", "PARTICLE_SEED", "PERCEPTRON_SEED", "energy", "perceptron", "source_draw", "start",
+    "Draw", "PARTICLES", "PARTICLE_SEED", "PERCEPTRON_SEED", "energy", "perceptron", "source_draw",
+    "start",
 ]  # fmt: skip
 
 #: Particles on the circle and on spheres.
