@@ -17,7 +17,14 @@ from scipy.optimize import linear_sum_assignment
 
 from mfbook.book.experiments import _stored
 from mfbook.book.experiments._draws import (  # what a chapter names as one module
-    PARTICLE_SEED, PARTICLES, PERCEPTRON_SEED, Draw, energy, perceptron, source_draw, start,
+    PARTICLE_SEED,
+    PARTICLES,
+    PERCEPTRON_SEED,
+    Draw,
+    energy,
+    perceptron,
+    source_draw,
+    start,
 )  # fmt: skip
 from mfbook.book.sweep import grid, sweep
 from mfbook.equilibria import Protocol, clusters, second_order, settle
@@ -25,8 +32,8 @@ from mfbook.optimise import frank_wolfe_gap
 
 __all__ = [
     "BETAS", "PARTICLES", "PARTICLE_SEED", "PERCEPTRON_SEED", "SCALES", "Draw", "cells",
-    "differences", "energy", "load", "main", "perceptron", "published", "run", "select", "source_cells",
-    "source_draw", "start",
+    "differences", "energy", "load", "main", "perceptron", "published", "run", "select",
+    "source_cells", "source_draw", "start",
 ]  # fmt: skip
 
 FILE = _stored.FOLDER / "sphere.npz"
