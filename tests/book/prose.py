@@ -32,8 +32,8 @@ NAMED = (
 NO_PROSE = (
     r"^```+(?:bash|console|json|python|text|toml|yaml)\n.*?^```+ *$",
     r"`[^`\n]*`",
-    r"^:[\w-]+:.*$",
-    r"^\s*```+.*$",
+    r"^:[\w-]+:[^\n]*$",
+    r"^[ \t]*```+[^\n]*$",
     r"\]\([^)]*\)",
     r"https?://\S+",
     r"\d{4}-\d\d-\d\d",

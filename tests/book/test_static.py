@@ -254,6 +254,7 @@ BARE_NUMBERS = {
     ("a-sphere-circle", "normalised-text"): r"2\.8",
     ("c-audit", "static-text"): r"[3-6]\.\d",
     ("c-audit", "long-text"): r"6\.\d+",
+    ("c-audit", "results-text"): r"7\.\d",
     ("c-audit", "stability-text"): r"7\.\d",
 }
 #: Pages beside the chapters hold no results, which would grow old there. What they may say:
