@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 #: Largest number of rows in the table of one picture, and of all pictures under a slider.
-ROWS, ROWS_OF_FRAMES = 900, 1800
+ROWS, ROWS_OF_FRAMES = 700, 1500
 
 
 @dataclass(frozen=True)
