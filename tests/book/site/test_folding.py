@@ -39,12 +39,13 @@ def test_each_check_is_one_line_that_opens_to_its_table(notebook):
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_code_is_folded_unless_it_is_the_mathematics(notebook):
     cells = {cell["id"]: cell for cell in read(notebook)["cells"] if cell["cell_type"] == "code"}
-    own = [cell["metadata"].get("mfbook", {}) for cell in cells.values()]
-    tags = [cell["metadata"].get("tags", ()) for cell in cells.values()]
-    whole = sum("hide-cell" in tag or "remove-cell" in tag for tag in tags)
+    # solutions are folded as a whole, with their exercise
+    whole = {"hide-cell", "remove-cell"}
+    kept = [c["metadata"] for c in cells.values() if not whole & set(c["metadata"].get("tags", ()))]
+    own = [metadata.get("mfbook", {}) for metadata in kept]
     soup = page(notebook.stem)
     folded = soup.find_all("details", class_="mf-code")
-    assert len(folded) == len(cells) - whole - sum(bool(o.get("open")) for o in own)
+    assert len(folded) == len(own) - sum(bool(o.get("open")) for o in own)
     lines = [fold.summary.get_text() for fold in folded]
     words = [re.fullmatch(r"(.*?) ?\d+ lines? of code", line)[1] for line in lines]
     assert list(filter(None, words)) == [o["does"] for o in own if o.get("does")]
