@@ -1,7 +1,6 @@
 """Settings shared by the tests: hypothesis without deadlines and with fixed examples."""
 
 from hypothesis import settings
-from rendered import browser, context, site, visit  # noqa: F401
 
 # Read by mypy, not run.
 collect_ignore = ["properties/typed_use.py"]

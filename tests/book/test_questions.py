@@ -7,7 +7,6 @@ have to stand in what the linked pages print, formulas in their text.
 import re
 from functools import cache
 from pathlib import Path
-from urllib.parse import quote
 
 import pytest
 import yaml
@@ -186,30 +185,6 @@ def test_answers_are_short_and_stand_where_they_lead():
 def test_the_page_comes_first_in_its_part():
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
     assert "questions" in [part["chapters"][0]["file"] for part in toc["parts"]]
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize(
-    "words, question",
-    [
-        ("batch size", "q-batch"),
-        ("double the learning rate", "q-learning-rate"),
-        ("How many heads", "q-how-many-heads"),
-        ("scale my tokens", "q-scale-tokens"),
-        ("is my trained head stable", "q-stable-head"),
-        ("does weight decay kill heads?", "q-decay-kills"),
-        ("label smoothing", "q-smooth-labels"),
-        ("All my heads start equal", "q-equal-start"),
-    ],
-)
-def test_search_finds_a_question_first(words, question, visit):
-    page = visit(f"search.html?q={quote(words)}")
-    page.wait_for_selector("#search-results li > a")
-    found = page.locator("#search-results li > a").first.get_attribute("href")
-    address, _, anchor = found.partition("#")
-    assert address.partition("?")[0] == "questions.html"
-    page = visit("questions.html")
-    assert page.locator(f"section:has(> #{question}):has(#{anchor}) > h3").count() == 1
 
 
 # --------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from bs4 import BeautifulSoup
-from rendered import CHAPTER_PAGES, SITE, browser, site  # noqa: F401
+from rendered import CHAPTER_PAGES, SITE
 
 from tools.chapters import ROOT, chapters, check_cells, read, statements
 

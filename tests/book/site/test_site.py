@@ -4,7 +4,7 @@ What holds for each page is in test_access.py.
 """
 
 from html.parser import HTMLParser
-from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+from urllib.parse import quote, unquote, urldefrag, urljoin, urlsplit
 
 import pytest
 from rendered import CHAPTER_PAGES, PAGES, SITE, missing
@@ -120,6 +120,29 @@ def test_page_works_from_disk(path, open_file):
         slider.focus()
         page.keyboard.press("End" if slider.input_value() == "0" else "Home")
         assert figure.locator("img:visible").get_attribute("alt") != before
+
+
+@pytest.mark.parametrize(
+    "words, question",
+    [
+        ("batch size", "q-batch"),
+        ("double the learning rate", "q-learning-rate"),
+        ("How many heads", "q-how-many-heads"),
+        ("scale my tokens", "q-scale-tokens"),
+        ("is my trained head stable", "q-stable-head"),
+        ("does weight decay kill heads?", "q-decay-kills"),
+        ("label smoothing", "q-smooth-labels"),
+        ("All my heads start equal", "q-equal-start"),
+    ],
+)
+def test_search_finds_a_question_first(words, question, visit):
+    page = visit(f"search.html?q={quote(words)}")
+    page.wait_for_selector("#search-results li > a")
+    found = page.locator("#search-results li > a").first.get_attribute("href")
+    address, _, anchor = found.partition("#")
+    assert address.partition("?")[0] == "questions.html"
+    page = visit("questions.html")
+    assert page.locator(f"section:has(> #{question}):has(#{anchor}) > h3").count() == 1
 
 
 @pytest.mark.by_turn
