@@ -50,17 +50,6 @@ def pytest_xdist_make_scheduler(config, log):
     return Scheduling(config, log)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item, call):
-    """Where a check has failed, say in which rows."""
-    report = yield
-    facts = dict(item.user_properties)
-    if report.failed and "statement" in facts and "difference" not in facts:
-        if rows := nbval_comparison.failed_rows(item):
-            report.user_properties.append(("rows", rows))
-    return report
-
-
 def pytest_collection_modifyitems(config, items):
     """Leave out what has to wait for its turn; begin with long files."""
     telling.note_cells(items)

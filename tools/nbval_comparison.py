@@ -2,7 +2,6 @@
 
 from functools import cache
 from pathlib import Path
-from queue import Empty
 
 import pytest
 
@@ -58,26 +57,6 @@ def compare_outputs(self, test, ref, skip_compare=None) -> bool:
     if found:
         self.user_properties.append(("difference", found))
     return found is None
-
-
-#: Asked of a kernel in which a check has failed: which of its rows, and how.
-FAILED_ROWS = """'; '.join(
-    f'{row.what}: {row.measured:.4g}, stated {row.relation} {row.reference:.4g}'
-    for row in result.rows if not row.holds
-)"""
-
-
-def failed_rows(item) -> str | None:
-    """The rows of a check that fail, from the kernel of its cell; ``None`` if it does not know."""
-    try:
-        client = item.parent.kernel.kc
-        asked = client.execute("", silent=True, user_expressions={"rows": FAILED_ROWS})
-        while (reply := client.get_shell_msg(timeout=10))["parent_header"].get("msg_id") != asked:
-            pass
-        found = reply["content"]["user_expressions"]["rows"]["data"]["text/plain"]
-    except (AttributeError, KeyError, Empty):  # no kernel, no check, no answer
-        return None
-    return found.strip("'") or None
 
 
 def install() -> None:

@@ -209,7 +209,7 @@ class Teller:
             where += f" [{facts['cell']}]"
         else:
             where = f"{where}: {report.nodeid.split('::')[-1]}"
-        what = facts.get("rows") or facts.get("difference") or gist(report.longreprtext)
+        what = facts.get("difference") or gist(report.longreprtext)
         said = " ".join(what.split())[:300]
         self._wrong.append((where, said, again(report.nodeid)))
         self._writer.line(f"WRONG  {where}: {self._wrong[-1][1]}", red=True)

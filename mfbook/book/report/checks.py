@@ -250,6 +250,23 @@ class Check:
         return min(ratios, default=None)
 
     @property
+    def reason(self) -> str:
+        """Which rows fail, and how: the message of the ``assert`` that ends a cell; empty if none.
+
+        >>> Check("hy-lemma-2-1", (at_most("slope", 0.7, 0.5), at_most("gap", 1, 2))).reason
+        'hy-lemma-2-1: 1 of 2 rows fails: slope: 0.7, stated <= 0.5'
+        """
+        failing = [
+            f"{row.what}: {row.measured:.4g}, stated {row.relation} {row.reference:.4g}"
+            for row in self.rows
+            if not row.holds
+        ]
+        if not failing:
+            return ""
+        count = f"{len(failing)} of {len(self.rows)} rows {'fails' if len(failing) == 1 else 'fail'}"
+        return f"{self.statement}: {count}: {'; '.join(failing)}"
+
+    @property
     def verdict(self) -> str:
         """``holds`` or ``fails``, followed by the note of the check."""
         word = "holds" if self.holds else "fails"
