@@ -263,7 +263,8 @@ class Check:
         ]
         if not failing:
             return ""
-        count = f"{len(failing)} of {len(self.rows)} rows {'fails' if len(failing) == 1 else 'fail'}"
+        verb = "fails" if len(failing) == 1 else "fail"
+        count = f"{len(failing)} of {len(self.rows)} rows {verb}"
         return f"{self.statement}: {count}: {'; '.join(failing)}"
 
     @property
