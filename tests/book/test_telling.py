@@ -18,8 +18,11 @@ CELLS = [
     ("print(0.25)", "0.75"),
     ("assert x == 4, 'not four'", ""),
     ("from mfbook.book.report import Check, at_most", ""),
-    ("result = Check('a', (at_most('gap', 3, 2), at_most('ok', 1, 2)))\n"
-     "assert result.holds, result.reason", ""),
+    (
+        "result = Check('a', (at_most('gap', 3, 2), at_most('ok', 1, 2)))\n"
+        "assert result.holds, result.reason",
+        "",
+    ),
 ]
 
 
