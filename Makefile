@@ -97,6 +97,9 @@ wrong: .venv/.test  #: Every wrong program that a check has to refuse; notes in 
 	@$(PYTEST) $(SPREAD) -m wrong_program $(wildcard tests/book/test_chapter_*.py)
 	@$(PY) tools/turns.py --write
 
+vary: .venv/.test  #: Do the chapters run with other parameters? (CHAPTER=...)
+	@$(PY) tools/vary.py $(if $(CHAPTER),book/$(CHAPTER).ipynb)
+
 rounding: .venv/.test  #: Do the chapters show the same digits under random rounding? (CHAPTER=..., resumable)
 	@$(PY) tools/elsewhere.py $(if $(CHAPTER),book/$(CHAPTER).ipynb) --only rounding
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.chapters import BOOK, DATA_MIME, figure_name
+from tools.chapters import BOOK, DATA_MIME, WIDGET_MIME, figure_name
 from tools.compare_outputs import difference, table_difference
 
 #: Tag of cells whose figure shows rounding errors, or trajectories that rounding changes, so that
@@ -29,7 +29,7 @@ def without_data(outputs: list[dict]) -> tuple[list[dict], list[str]]:
     """Outputs as notebooks store them, and the data of figures that came with them."""
     data = [o["data"][DATA_MIME] for o in outputs if DATA_MIME in o.get("data", {})]
     return [
-        {**o, "data": {kind: v for kind, v in o["data"].items() if kind != DATA_MIME}}
+        {**o, "data": {k: v for k, v in o["data"].items() if k not in (DATA_MIME, WIDGET_MIME)}}
         if "data" in o else o
         for o in outputs
     ], data  # fmt: skip

@@ -35,6 +35,7 @@ from PIL import Image  # noqa: E402
 from tools.chapters import (  # noqa: E402
     BOOK,
     DATA_MIME,
+    WIDGET_MIME,
     cells_for,
     chapters,
     figure,
@@ -126,10 +127,11 @@ def keep_unchanged(cell, stored: dict | None) -> None:
 
 
 def take_data(notebook, chapter: str) -> dict[str, str]:
-    """Take the data of the figures out of the outputs of a chapter; by name of the figure."""
+    """Take data of figures and controls out of the outputs of a chapter; data by figure's name."""
     found = {}
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
+            output.get("data", {}).pop(WIDGET_MIME, None)
             data = output.get("data", {}).pop(DATA_MIME, None)
             if data is None:
                 continue

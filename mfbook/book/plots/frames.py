@@ -93,13 +93,11 @@ def frames(
     alt: Callable[[object], str],
     caption: str,
     start: int = 0,
-    live: bool = False,
 ) -> Frames:
     """Draw a figure for each value and put the pictures under one slider.
 
     The slider is a plain range input: it works in a page without a kernel, by keyboard (arrow
-    keys) and with a screen reader. With ``live=True``, in a notebook with a kernel, nothing is
-    drawn beforehand: each move of the slider calls ``draw``, so ``values`` may be long.
+    keys) and with a screen reader. :func:`try_it` draws on demand, where a kernel runs.
 
     Parameters
     ----------
@@ -115,8 +113,6 @@ def frames(
         Readable without the text around it.
     start : int
         Index of the value shown first.
-    live : bool
-        Draw on demand in a running kernel.
 
     Returns
     -------
@@ -133,12 +129,6 @@ def frames(
         raise ValueError(f"values: expected at least two, got {len(values)}")
     if not 0 <= start < len(values):
         raise ValueError(f"start: expected an index in 0..{len(values) - 1}, got {start}")
-    if live:
-        import ipywidgets
-
-        options = [(label(value), value) for value in values]
-        slider = ipywidgets.SelectionSlider(options=options, index=start, description=name)
-        return ipywidgets.interactive(draw, **{_first_parameter(draw): slider})
     return Frames(
         tuple(draw(value) for value in values),
         tuple(label(value) for value in values),
@@ -147,9 +137,3 @@ def frames(
         caption,
         start,
     )
-
-
-def _first_parameter(function) -> str:
-    import inspect
-
-    return next(iter(inspect.signature(function).parameters))

@@ -11,6 +11,7 @@ from PIL import Image
 
 from mfbook.book import plots
 from mfbook.book.plots.spheres import EYE
+from mfbook.book.plots.style import DATA_MIME
 
 RNG = np.random.default_rng(0)
 M = 2.0 ** np.arange(2, 8)
@@ -215,8 +216,69 @@ def test_frames_show_one_picture_name_all_and_are_light():
     assert "http" not in markup and len(markup) / 3 < 40_000  # a dozen stay under a megabyte
 
 
-def test_frames_live_draw_on_demand():
-    control = slider(live=True).children[0]
-    assert [label for label, _ in control.options] == ["slope 1", "slope 2", "slope 3"]
+def test_frames_start_at_a_picture():
     with pytest.raises(ValueError, match="start"):
         slider(start=3)
+
+
+# ---------------------------------------------------------------------------------------- try it
+
+
+def cell(run=None, **changes):
+    def draw(slope, shape):
+        if slope == 3:
+            raise RuntimeError("too steep")
+        y = [0, slope if shape == "line" else slope**2]
+        return plots.curves([{"x": [0, 1], "y": y, "label": shape}], xlabel="x", ylabel="y")
+
+    controls = {"slope": ("slope", [1, 2, 3], 2), "shape": ("form", ["line", "square"], "line")}
+    said = {"alt": "A {shape} to {slope} & <more>".format, "caption": "Lines.", **changes}
+    return plots.try_it(draw, controls, run=run, **said)
+
+
+def parts(item):
+    *controls, said, picture, _ = item.box().children
+    return controls, said, picture
+
+
+def test_a_cell_to_try_shows_its_picture_and_what_can_be_set():
+    kinds = shown(cell())[0]
+    assert "slope (2 here); form (line here)" in kinds["text/html"]
+    assert 'alt="A line to 2 &amp; &lt;more&gt;"' in kinds["text/html"]
+    assert "application/vnd.jupyter.widget-view+json" in kinds
+    assert "1,line,1,2" in kinds[DATA_MIME]
+
+
+def test_moving_a_control_computes_again():
+    (slope, form), said, picture = parts(cell())
+    before = picture.value
+    slope.value = 1
+    once = picture.value
+    form.value = "square"
+    assert "A square to 1" in picture.value and "A line to 1" in once and before != once
+    assert not said.outputs
+
+
+def test_a_button_computes_when_it_is_pressed_and_lives_on_after_an_error():
+    (slope, _, button), said, picture = parts(cell(run="Run (about 1 s)"))
+    assert button.description == "Run (about 1 s)"
+    before, slope.value = picture.value, 3
+    button.click()  # what goes wrong is said, not raised
+    assert picture.value == before and not button.disabled
+    slope.value = 1
+    button.click()
+    assert "A line to 1" in picture.value
+
+
+@pytest.mark.parametrize(
+    "controls, error, match",
+    [
+        ({}, ValueError, "controls"),
+        ({"n": ("n", [1], 1)}, ValueError, "values"),
+        ({"n": ("n", [1, 2], 3)}, ValueError, "start"),
+        ([("n", [1, 2], 1)], TypeError, "controls"),
+    ],
+)
+def test_controls_that_control_nothing_are_refused(controls, error, match):
+    with pytest.raises(error, match=match):
+        plots.try_it(lambda n: None, controls, alt=str, caption="None.")
