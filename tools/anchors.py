@@ -18,7 +18,7 @@ SITE = ROOT / "_build" / "html"
 PROMISED = ROOT / "book" / "anchors.txt"
 #: What can be cited: statements by identifier and by number, checks, figures, errata, questions.
 CITABLE = re.compile(
-    r"(hy|agr|mf|check|fig|frames|erratum|q)-\S+"
+    r"(hy|agr|mf|check|fig|frames|explore|try-it|erratum|q)-\S+"
     r"|(definition|lemma|proposition|theorem|corollary|remark|assumption|equation|figure|section)"
     r"(-\d+)+"
 )

@@ -23,6 +23,8 @@ BOOK = ROOT / "book"
 CHECK_MIME = "application/vnd.mfbook.check+json"
 #: The data of a figure beside its picture; in stored notebooks they are files of book/figures.
 DATA_MIME = "application/vnd.mfbook.data+csv"
+#: Controls that live in a kernel: another on each run, and none without one.
+WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ def figure(path: Path, name: str) -> str:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of a chapter: a picture, or interactive frames."""
+    """One figure of a chapter: a picture, interactive frames, or one that computes in the page."""
 
     chapter: str
     cell_id: str
@@ -160,8 +162,8 @@ def figures(path: Path) -> list[Figure]:
         if "figure" in settings:
             kind, name = "figure", settings["figure"]["name"]
             caption, alt = settings["figure"]["caption"], settings["image"]["alt"]
-        elif '<figure class="mf-frames">' in shown:
-            kind, name = "frames", f"frames-{path.stem}-{cell['id']}"
+        elif interactive := re.search('<figure class="mf-(frames|explore|try-it)', shown):
+            kind, name = interactive[1], f"{interactive[1]}-{path.stem}-{cell['id']}"
             caption = html.unescape(re.search("<figcaption>(.*?)</figcaption>", shown, re.S)[1])
             alt = html.unescape(re.search(r'\balt="([^"]*)"', shown)[1])
         else:
@@ -176,7 +178,11 @@ def figures(path: Path) -> list[Figure]:
 def figure_name(chapter: str, cell: dict) -> str:
     """The name of the figure that a cell draws, which is that of the file with its data."""
     settings = cell["metadata"].get("mystnb", {})
-    return settings["figure"]["name"] if "figure" in settings else f"frames-{chapter}-{cell['id']}"
+    if "figure" in settings:
+        return settings["figure"]["name"]
+    call = re.search(r"plots\.(frames|explorable|try_it)\(", text(cell["source"]))
+    kind = {"explorable": "explore", "try_it": "try-it"}.get(call[1] if call else "", "frames")
+    return f"{kind}-{chapter}-{cell['id']}"
 
 
 #: Statements that surely assign their names.

@@ -103,7 +103,7 @@ def pieces(page: str, book: Path = BOOK) -> list[Piece]:
             if own:
                 words.append(own.get("caption", ""))
                 anchors.add(own.get("name"))
-            figures += bool(own) or "plots.frames(" in source
+            figures += bool(own) or bool(re.search(r"plots\.(frames|explorable)\(", source))
             if statement := cell["metadata"].get("mfbook", {}).get("statement"):
                 anchors.add(f"check-{statement}")
             if cell["metadata"].get("mfbook", {}).get("open"):

@@ -424,7 +424,7 @@ def link_data(app: Sphinx, doctree: nodes.document) -> None:
         figure = by_cell.get(order[cell["cell_index"]])
         if figure is None:
             continue
-        if figure.kind == "frames":
+        if figure.kind != "figure":
             cell["ids"].append(figure.name)
         if figure.csv is not None:
             link = nodes.reference("", "Data (CSV)", refuri=f"{DATA}/{figure.csv.name}")
@@ -513,7 +513,7 @@ class FigureIndex(SphinxDirective):
     def row(figure) -> list[list[nodes.Node]]:
         link = nodes.reference("", "", refuri=f"{figure.chapter}.html#{figure.name}", internal=True)
         link += _with_math(_first_sentence(figure.caption))
-        kind = [nodes.Text(" (interactive)")] if figure.kind == "frames" else []
+        kind = [nodes.Text(" (interactive)")] if figure.kind != "figure" else []
         spent = timings().get(figure.chapter, {}).get("figures", {}).get(figure.name, {})
         data = []
         if figure.csv is not None:

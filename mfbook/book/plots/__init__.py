@@ -1,4 +1,4 @@
-"""Figures in one style; the only package that imports matplotlib (and, on request, ipywidgets).
+"""Figures in one style; what imports matplotlib and, where controls are shown, ipywidgets.
 
 Every function takes named data, draws one figure and returns a :class:`Picture`, which shows itself
 as a PNG and carries its data: ``figure.data`` is the table behind it as CSV, ``figure.rows()`` the
@@ -12,6 +12,7 @@ from mfbook.book.plots.circle import angle_histograms, angle_paths, energy_and_r
 from mfbook.book.plots.data import DECORATION, record
 from mfbook.book.plots.discussion import phase_space, predictors, support_values
 from mfbook.book.plots.dynamics import bound_cloud, grid_map, panels, particles
+from mfbook.book.plots.explore import explorable
 from mfbook.book.plots.extremal import circle_minimiser, gap_cloud, landscapes, splitting, stalled
 from mfbook.book.plots.frames import frames
 from mfbook.book.plots.introduction import heads_at_work, two_starts
@@ -43,6 +44,7 @@ from mfbook.book.plots.tokens import (
     tokens_on_circle,
     tokens_on_sphere,
 )
+from mfbook.book.plots.try_it import try_it
 
 __all__ = [
     "DECORATION",
@@ -69,6 +71,7 @@ __all__ = [
     "energy_and_ring",
     "excess_distribution",
     "excess_rates",
+    "explorable",
     "frames",
     "gap_cloud",
     "grid_map",
@@ -102,6 +105,7 @@ __all__ = [
     "support_values",
     "tokens_on_circle",
     "tokens_on_sphere",
+    "try_it",
     "two_interpolations",
     "two_paths",
     "two_starts",
