@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from tqdm.auto import tqdm
 
+from mfbook import _progress, flow
 from mfbook import _validate as validate
 from mfbook.equilibria.clusters import (
     Clusters,
@@ -25,7 +25,6 @@ from mfbook.equilibria.clusters import (
     link,
 )
 from mfbook.equilibria.protocol import Protocol
-from mfbook.flow.rosenbrock import Rosenbrock
 from mfbook.measure import Measure
 from mfbook.models.sphere.energy import SphereEnergy
 
@@ -119,7 +118,7 @@ def settle(
     merge: float = 1e-8,
     atol: float = 1e-3,
     record: int = 0,
-    progress: bool = False,
+    progress: bool | None = None,
     protocol: Protocol | None = None,
 ) -> Settled:
     r"""Move particles along :math:`\dot x=\pm u(x;\mu)` until the stopping rule holds.
@@ -169,8 +168,9 @@ def settle(
         would depend on the axes.
     record : int
         Keep positions at every ``record``-th snapshot, and at the last. Default: none.
-    progress : bool
+    progress : bool, optional
         Show a progress bar; it is full if the run does not settle.
+        Default: after two seconds, on a terminal or in a notebook.
     protocol : Protocol, optional
         Rules of the run: Euler's method with all of them, instead of ``method``, ``step``,
         ``horizon``, ``most``, ``tolerance``, ``window``, ``threshold`` and ``linkage``, which are
@@ -248,8 +248,8 @@ def settle(
     )
     atol = validate.positive(atol, "atol")
     run = _Run(F, mu, F.field(ascent), rule, validate.count(record, "record", least=0))
-    bar = tqdm(
-        total=limit, disable=not progress, unit="step",
+    bar = _progress.bar(
+        progress, total=limit, unit="step",
         desc=f"{'ascent' if ascent else 'descent'} of {mu.size} particles, {method}",
     )  # fmt: skip
     with bar, np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
@@ -386,7 +386,7 @@ def _rosenbrock(run, horizon, limit, merge, atol, bar) -> None:
         first = min(solver.h_abs, horizon - run.t)
 
 
-def _solver(run, horizon, atol, first) -> Rosenbrock:
+def _solver(run, horizon, atol, first) -> flow.Rosenbrock:
     shape, w = run.x.shape, run.w
 
     def velocity(_, y):
@@ -395,7 +395,7 @@ def _solver(run, horizon, atol, first) -> Rosenbrock:
     def linearised(_, y):
         return _Flat(run.field.linearised(Measure(y.reshape(shape), w)), shape)
 
-    return Rosenbrock(
+    return flow.Rosenbrock(
         velocity, run.t, run.x.ravel(), horizon, linearised, rtol=0.0, atol=atol, first_step=first
     )
 

@@ -5,6 +5,9 @@ a functional is one of its uses. Times are rescaled times :math:`\tau` unless a 
 :math:`\xi` is given; then they are physical, :math:`\tau(t)=\int_0^t2\xi`.
 """
 
+import importlib
+from typing import TYPE_CHECKING
+
 from mfbook.flow.descent import sgd
 from mfbook.flow.engine import dissipation, flow, gradient_flow
 from mfbook.flow.learning_rate import (
@@ -16,8 +19,10 @@ from mfbook.flow.learning_rate import (
     polynomial_decay,
     warmup_cosine,
 )
-from mfbook.flow.rosenbrock import Rosenbrock
 from mfbook.flow.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from mfbook.flow.rosenbrock import Rosenbrock
 
 __all__ = [
     "LearningRate",
@@ -34,3 +39,9 @@ __all__ = [
     "sgd",
     "warmup_cosine",
 ]
+
+
+def __getattr__(name: str):
+    if name == "Rosenbrock":  # a class of SciPy's kind: imported with SciPy's, when asked for
+        return importlib.import_module("mfbook.flow.rosenbrock").Rosenbrock
+    raise AttributeError(f"module 'mfbook.flow' has no attribute {name!r}")

@@ -8,8 +8,8 @@ from os import PathLike
 
 import numpy as np
 from numpy.typing import ArrayLike
-from tqdm.auto import tqdm
 
+from mfbook import _progress
 from mfbook import _validate as validate
 from mfbook._types import Seed
 from mfbook.flow.checkpoint import Checkpoint, fingerprint, probe
@@ -32,7 +32,7 @@ def sgd(
     *,
     batch: int = 1,
     xi: LearningRate | Callable | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
     checkpoint: str | PathLike | None = None,
 ) -> Trajectory:
     r"""Stochastic gradient descent (19): every step sees fresh samples, shared by all atoms.
@@ -64,8 +64,9 @@ def sgd(
         Samples in one step, at least 1.
     xi : LearningRate or callable, optional
         Learning-rate profile. Default: rescaled time, the factor :math:`2\xi` is one.
-    progress : bool
+    progress : bool, optional
         Show a progress bar with the time that is left.
+        Default: after two seconds, on a terminal or in a notebook.
     checkpoint : path, optional
         File that is written every 30 seconds and when the run is interrupted; calling again with
         the same arguments goes on from there and gives the same bits.
@@ -115,8 +116,8 @@ def sgd(
         store.save({"x": x, "states": np.array(states[:m])}, {"n": n, "rng": _text(state)})
 
     reason = ""
-    bar = tqdm(
-        total=int(numbers[-1]), initial=n, disable=not progress, unit="step",
+    bar = _progress.bar(
+        progress, total=int(numbers[-1]), initial=n, unit="step",
         desc=f"descent of {mu.size} atoms",
     )  # fmt: skip
     try:

@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from tqdm.auto import tqdm
 
+from mfbook import _progress
 from mfbook import _validate as validate
 from mfbook.flow.checkpoint import Checkpoint, fingerprint, probe
 from mfbook.flow.grid import time_grid
-from mfbook.flow.integrators import ADAPTIVE, FIXED, Escaped, adaptive, escaped, fixed
+from mfbook.flow.integrators import ADAPTIVE, FIXED, Escaped, Linear, adaptive, escaped, fixed
 from mfbook.flow.learning_rate import LearningRate, as_profile
 from mfbook.flow.trajectory import Trajectory
+from mfbook.flow.watch import BUDGET, OVER_KINKS
 from mfbook.functional import Functional, Linearisable
 from mfbook.measure import Measure, check_measure
 from mfbook.space import Euclidean, Space
@@ -30,6 +31,8 @@ __all__ = ["dissipation", "flow", "gradient_flow"]
 
 #: SciPy's solvers replace a smaller relative tolerance by this one.
 LEAST_RTOL = 100 * np.finfo(float).eps
+#: What integrates velocities without jumps where nothing is said.
+SMOOTH = {"method": "DOP853", "rtol": 1e-8, "atol": 1e-10}
 
 
 def dissipation(F: Functional, mu: Measure) -> float:
@@ -131,14 +134,15 @@ def flow(
     space: Space | None = None,
     *,
     xi: LearningRate | Callable | None = None,
-    method: str = "DOP853",
+    method: str | None = None,
     step: float | None = None,
-    rtol: float = 1e-8,
-    atol: float = 1e-10,
+    rtol: float | None = None,
+    atol: float | None = None,
+    budget: int | None = None,
     events: Sequence[Callable] = (),
     functional: Functional | None = None,
     dense: bool = False,
-    progress: bool = False,
+    progress: bool | None = None,
     checkpoint: str | PathLike | None = None,
 ) -> Trajectory:
     r"""Move the atoms of a measure along a velocity field that may depend on the measure.
@@ -158,11 +162,13 @@ def flow(
         Where atoms live. Default: all of R^D. Velocities are projected on its tangent spaces.
     xi : LearningRate or callable, optional
         Learning-rate profile. Default: rescaled time, the factor :math:`2\xi` is one.
-    method : str
-        One of SciPy's adaptive solvers ``"RK23"``, ``"RK45"``, ``"DOP853"``, ``"Radau"``,
-        ``"BDF"``, ``"LSODA"``, our ``"rosenbrock"``, or ``"euler"``, ``"rk4"`` with a fixed step.
-        The adaptive ones run in the time :math:`\tau`, in which the equation is autonomous
-        whatever the profile. ``"rosenbrock"`` is for stiff problems with many atoms: order 2, and
+    method : str, optional
+        Default: ``"DOP853"``, and ``"RK23"`` for the gradient flow of a functional whose gradient
+        ``jumps``, as that of a network with ReLU. Else one of SciPy's adaptive solvers
+        ``"RK23"``, ``"RK45"``, ``"DOP853"``, ``"Radau"``, ``"BDF"``, ``"LSODA"``, our
+        ``"rosenbrock"``, or ``"euler"``, ``"rk4"`` with a fixed step. The adaptive ones run in
+        the time :math:`\tau`, in which the equation is autonomous whatever the profile.
+        ``"rosenbrock"`` is for stiff problems with many atoms: order 2, and
         for each step it asks the field for ``linearised(mu)``, an object whose ``solve(c, b)``
         solves :math:`(I-cJ)k=b` with the Jacobian J of the velocities of all atoms in all atoms,
         for tangent b of shape (n, D). A gradient flow asks ``F.at(mu).linearised(-1.0)``, where
@@ -170,8 +176,13 @@ def flow(
     step : float
         Step of ``"euler"`` and ``"rk4"``, in the units of ``times``; times have to be multiples
         of it. Euler uses :math:`\xi` at the start of each step, as stochastic descent does.
-    rtol, atol : float
-        Tolerances of the adaptive solvers, for the root mean square over all coordinates.
+    rtol, atol : float, optional
+        Tolerances of the adaptive solvers, for the root mean square over all coordinates. Default:
+        1e-8 and 1e-10, and 1e-4 and 1e-7 where the gradient jumps.
+    budget : int, optional
+        Evaluations of the field after which the flow stops, says so in ``reason``, and has the
+        states up to there. Default: a million; for a fixed step, none. It also stops where
+        rejected steps pile up, as at kinks, and the budget will not suffice at that pace.
     events : sequence of callables
         ``event(t, mu)`` returns a number; its zeros are located. With the attribute ``terminal``
         true the flow ends there; ``direction`` (+1 or -1) selects crossings, as in SciPy.
@@ -179,8 +190,9 @@ def flow(
         Recorded along the curve as ``value``.
     dense : bool
         Keep the interpolant, for ``Trajectory.at``; adaptive methods only.
-    progress : bool
-        Show a progress bar with the time that is left.
+    progress : bool, optional
+        Show a progress bar with the time that is left. Default: after two seconds, on a terminal
+        or in a notebook, on standard error.
     checkpoint : path, optional
         File that is written every 30 seconds and when the run is interrupted; calling again with
         the same arguments goes on from there. One-step methods then give the same bits as an
@@ -190,7 +202,13 @@ def flow(
     -------
     Trajectory
         ``completed`` and ``reason`` say whether and why it stopped early: the solver's step
-        became too small, or an atom left the range of floating-point numbers.
+        became too small, an atom left the range of floating-point numbers, or the budget was
+        spent or could not suffice.
+
+    Warns
+    -----
+    RuntimeWarning
+        If it stops because rejected steps pile up, as they do where the velocity jumps.
 
     Raises
     ------
@@ -204,11 +222,17 @@ def flow(
     >>> turn.end.atoms.round(6)
     array([[-1.,  0.]])
     """
+    jumps = isinstance(field, _Descent) and getattr(functional, "jumps", False)
+    default = OVER_KINKS if jumps else SMOOTH
+    method = default["method"] if method is None else method
     if not isinstance(method, str) or method not in (*ADAPTIVE, *FIXED):
         raise ValueError(f"method: expected one of {[*ADAPTIVE, *FIXED]}, got {method!r}")
-    if validate.positive(rtol, "rtol") < LEAST_RTOL:
+    rtol = validate.positive(default["rtol"] if rtol is None else rtol, "rtol")
+    if rtol < LEAST_RTOL:
         raise ValueError(f"rtol: expected at least {LEAST_RTOL:.3g}, got {rtol!r}")
-    rtol, atol = float(rtol), validate.positive(atol, "atol")
+    atol = validate.positive(default["atol"] if atol is None else atol, "atol")
+    if budget is not None:
+        budget = validate.count(budget, "budget")
     dense = validate.flag(dense, "dense")
     if dense and checkpoint is not None:
         raise ValueError("checkpoint: interpolants are not saved; use dense=False")
@@ -222,6 +246,7 @@ def flow(
             raise ValueError(f"dense: the method {method!r} has no interpolant")
         if run.events:
             raise ValueError(f"events: the method {method!r} does not locate any")
+        limit = np.inf if budget is None else budget  # the number of steps is known
         compute: Callable = fixed
         arguments: tuple = (validate.positive(step, "step"),)
     else:
@@ -235,8 +260,9 @@ def flow(
                 f"method {method!r}, got {span:g}"
             )
         compute, arguments = adaptive, (rtol, atol, dense)
-    bar = tqdm(
-        total=100, disable=not progress, desc=f"flow of {mu.size} atoms, {method}",
+        limit = BUDGET if budget is None else budget
+    bar = _progress.bar(
+        progress, total=100, miniters=0, desc=f"flow of {mu.size} atoms, {method}",
         bar_format="{desc}: {percentage:3.0f}% |{bar}| {elapsed} elapsed, {remaining} left",
     )  # fmt: skip
     # what is not finite is found and reported; LSODA's warnings repeat what the result says
@@ -244,7 +270,7 @@ def flow(
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "lsoda", UserWarning)
             store = Checkpoint(checkpoint, run.key(method, *arguments))
-            return compute(run, method, store, bar, *arguments)
+            return compute(run, method, store, bar, limit, *arguments)
 
 
 def check_start(mu, space) -> None:
@@ -261,24 +287,6 @@ def check_start(mu, space) -> None:
     inside = np.ones(mu.size, bool) if contains is None else np.asarray(contains(mu.atoms))
     if not inside.all():
         raise ValueError(f"mu: expected atoms in {space}, atom {int(inside.argmin())} is outside")
-
-
-class _Linear:
-    """A linearised system for vectors that need not be tangent: their normal part is returned.
-
-    Stages of a step are evaluated at different points, so none is tangent at all of them.
-    """
-
-    def __init__(self, linear, mu, space):
-        self.linear, self.mu, self.space = linear, mu, space
-
-    def solve(self, c, b) -> np.ndarray:
-        """Solution k of (I - c J) k = b, shape (n D,)."""
-        b = b.reshape(self.mu.atoms.shape)
-        if escaped(b):
-            return np.full(b.size, np.nan)  # the integrator tries a shorter step
-        along = self.space.tangent(self.mu.atoms, b)
-        return (self.linear.solve(c, along) + (b - along)).ravel()
 
 
 class _Run:
@@ -369,7 +377,7 @@ class _Run:
             raise Escaped
         return v
 
-    def linearised(self, y) -> _Linear:
+    def linearised(self, y) -> Linear:
         """The velocities of all atoms linearised in all atoms."""
         mu = self.measure(y)
         make = getattr(self.field, "linearised", None)
@@ -377,7 +385,7 @@ class _Run:
         if linear is NotImplemented:
             owner = self.functional if self.gradient else self.field
             raise ValueError(f"method: 'rosenbrock' needs a linearisation, and {owner!r} has none")
-        return _Linear(linear, mu, self.space)
+        return Linear(linear, mu, self.space)
 
     def value(self, mu) -> float:
         """The functional; at the state of the last evaluation it is known already."""

@@ -13,8 +13,8 @@ so :math:`\operatorname{Var}_\mu(\psi_t)/M` is the variance of one draw to leadi
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.integrate import solve_ivp
 
 from mfbook import _validate as validate
 from mfbook.flow import gradient_flow
@@ -113,7 +113,9 @@ def _backward(F, run, t, terminal, rtol) -> np.ndarray:
             return -np.concatenate([pulled.ravel(), paid])
 
         start = np.concatenate([q.ravel(), np.zeros(len(x))])
-        back = solve_ivp(slope, (0, t), start, "RK45", [t], rtol=rtol, atol=rtol * scale)
+        back = scipy.integrate.solve_ivp(
+            slope, (0, t), start, "RK45", [t], rtol=rtol, atol=rtol * scale
+        )
         if not back.success:
             raise RuntimeError(f"the backward integration failed: {back.message}")
         psi = psi + back.y[n:, -1]

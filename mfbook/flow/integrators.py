@@ -6,17 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import integrate
-from scipy.optimize import brentq
+import scipy
 
 from mfbook import _validate as validate
 from mfbook.flow.grid import step_numbers
-from mfbook.flow.rosenbrock import Rosenbrock
 from mfbook.flow.trajectory import Trajectory
+from mfbook.flow.watch import Watch
 
 EXPLICIT = ("RK23", "RK45", "DOP853")
-ADAPTIVE = {name: getattr(integrate, name) for name in (*EXPLICIT, "Radau", "BDF", "LSODA")}
-ADAPTIVE["rosenbrock"] = Rosenbrock
+ADAPTIVE = (*EXPLICIT, "Radau", "BDF", "LSODA", "rosenbrock")
 #: State, velocity there and next step: all that these know.
 ONE_STEP = (*EXPLICIT, "rosenbrock")
 FIXED = ("euler", "rk4")
@@ -31,7 +29,25 @@ def escaped(x) -> bool:
     return not float(np.abs(x).max()) <= validate.LARGEST
 
 
-def fixed(run, method, checkpoint, bar, step) -> Trajectory:
+class Linear:
+    """A linearised system for vectors that need not be tangent: their normal part is returned.
+
+    Stages of a step are evaluated at different points, so none is tangent at all of them.
+    """
+
+    def __init__(self, linear, mu, space):
+        self.linear, self.mu, self.space = linear, mu, space
+
+    def solve(self, c, b) -> np.ndarray:
+        """Solution k of (I - c J) k = b, shape (n D,)."""
+        b = b.reshape(self.mu.atoms.shape)
+        if escaped(b):
+            return np.full(b.size, np.nan)  # the integrator tries a shorter step
+        along = self.space.tangent(self.mu.atoms, b)
+        return (self.linear.solve(c, along) + (b - along)).ravel()
+
+
+def fixed(run, method, checkpoint, bar, budget, step) -> Trajectory:
     """Euler or classical Runge-Kutta steps of equal length in time."""
     numbers = step_numbers(run.times, step, "step")
     y, n = run.mu.atoms, int(numbers[0])
@@ -47,6 +63,9 @@ def fixed(run, method, checkpoint, bar, step) -> Trajectory:
             if n == numbers[len(run.records)]:
                 run.record(y)
                 continue
+            if run.evaluations >= budget:
+                reason = f"the budget of {budget} evaluations was spent at t = {n * step:g}"
+                break
             y, n = _step(run, method, y, n * step, step), n + 1
             run.steps += 1
             run.mark({"y": y}, {"n": n})
@@ -84,7 +103,7 @@ def _step(run, method, y, t, h) -> np.ndarray:
     return moved
 
 
-def adaptive(run, method, checkpoint, bar, rtol, atol, dense) -> Trajectory:
+def adaptive(run, method, checkpoint, bar, budget, rtol, atol, dense) -> Trajectory:
     """SciPy's solvers in rescaled time, one step at a time."""
     start, end = float(run.tau[0]), float(run.tau[-1])
     arrays, tau, h = {"y": run.mu.atoms.ravel()}, start, None
@@ -106,8 +125,15 @@ def adaptive(run, method, checkpoint, bar, rtol, atol, dense) -> Trajectory:
             run.monitor(arrays["y"], 0.0)
             previous = [_height(run, event, tau, arrays["y"]) for event in run.events]
             solver = _solver(run, method, arrays, tau, h, rtol, atol)
+            watch = Watch(solver, budget, end)
         while solver is not None and solver.status == "running":
+            reason = watch.verdict(run.evaluations, lambda at=solver.t: _time(run, at))
+            if reason:
+                run.save(checkpoint)  # with a larger budget it goes on from there
+                break
+            before = solver.nfev
             message = solver.step()
+            watch.step(solver.t, run.evaluations, solver.nfev - before)
             if solver.status == "running" and solver.step_size < 10 * np.spacing(solver.t):
                 solver.status, message = "failed", solver.TOO_SMALL_STEP  # LSODA would go on
             if solver.status == "failed":
@@ -155,8 +181,13 @@ def _solver(run, method, arrays, tau, h, rtol, atol):
     # a step saved near a bound may be longer than what is left
     options = {} if h is None else {"first_step": min(h, end - tau)}
     if method == "rosenbrock":
+        # here: with SciPy's solvers, a quarter of a second that only a computation needs
+        from mfbook.flow.rosenbrock import Rosenbrock as Solver
+
         options["linearised"] = lambda _, y: run.linearised(y)
-    solver = ADAPTIVE[method](
+    else:
+        Solver = getattr(scipy.integrate, method)
+    solver = Solver(
         lambda _, y: run.velocity(y).ravel(), tau, arrays["y"], end, rtol=rtol, atol=atol, **options
     )
     if "f" in arrays:  # so that a one-step method goes on with the same bits
@@ -186,7 +217,7 @@ def _time(run, tau: float) -> float:
     a, b = run.times[i - 1], run.times[i]
     if not height(a) < 0 < height(b):  # by rounding
         return float(b)
-    return float(brentq(height, a, b, xtol=1e-13, rtol=1e-13))
+    return float(scipy.optimize.brentq(height, a, b, xtol=1e-13, rtol=1e-13))
 
 
 def _height(run, event, tau, y) -> float:
@@ -209,7 +240,9 @@ def _locate(run, solver, inner, previous):
         # the interpolant may miss a zero that lies exactly at an end
         sides = height(solver.t_old), height(solver.t)
         if sides[0] * sides[1] <= 0:
-            hits.append((float(brentq(height, solver.t_old, solver.t, xtol=1e-13)), i))
+            hits.append(
+                (float(scipy.optimize.brentq(height, solver.t_old, solver.t, xtol=1e-13)), i)
+            )
         else:
             hits.append((float(solver.t), i))
     stop = None

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.integrate import quad
 
 from mfbook import _validate as validate
 
@@ -97,7 +97,9 @@ class LearningRate:
         edges = [start, *(b for b in self.breaks if start < b < t), t]
         for a, b in zip(edges, edges[1:], strict=False):
             if b > a:
-                total += quad(lambda s: 2 * self(s), a, b, epsabs=1e-13, epsrel=1e-12, limit=200)[0]
+                total += scipy.integrate.quad(
+                    lambda s: 2 * self(s), a, b, epsabs=1e-13, epsrel=1e-12, limit=200
+                )[0]
         self._known[t] = total
         return total
 

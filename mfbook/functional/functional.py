@@ -48,6 +48,11 @@ class Functional:
 
     space: Space = Euclidean()
 
+    @property
+    def jumps(self) -> bool:
+        """Whether the gradient jumps somewhere, as at a kink of ReLU; a flow asks."""
+        return False
+
     def at(self, mu: Measure) -> Local:
         """Everything that needs ``mu`` only once."""
         raise NotImplementedError(f"{type(self).__name__} does not define at(mu)")
@@ -172,6 +177,11 @@ class Combination(Functional):
     def at(self, mu: Measure) -> Local:
         """Every term at ``mu``."""
         return _CombinationLocal(tuple((a, F.at(mu)) for a, F in self.terms), self.space)
+
+    @property
+    def jumps(self) -> bool:
+        """Whether the gradient of a term jumps."""
+        return any(getattr(F, "jumps", False) for _, F in self.terms)
 
     def over_weights(self, atoms: np.ndarray) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
         """Every term as a function of the weights."""

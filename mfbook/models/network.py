@@ -103,7 +103,8 @@ class TwoLayerRisk(Functional):
     -----
     At a kink (``"relu"``, ``"leaky_relu"``) the slope from the left is used. The gradient jumps
     where :math:`\langle w,x_i\rangle+b=0`, second derivatives leave out what sits on the kink, and
-    the flow is one of several possible ones there.
+    the flow is one of several possible ones there. ``jumps`` says so, and a gradient flow takes a
+    solver that passes over kinks.
 
     Not to be confused with :class:`mfbook.models.layers.StackedRisk`, two layers of attention.
 
@@ -139,6 +140,11 @@ class TwoLayerRisk(Functional):
     def __repr__(self) -> str:
         n, d = self.X.shape
         return f"TwoLayerRisk({n} inputs in R^{d}, {self.activation.name})"
+
+    @property
+    def jumps(self) -> bool:
+        """Whether the activation has a kink: the gradient holds its slope, and jumps."""
+        return not self.activation.analytic
 
     def at(self, mu: Measure) -> TwoLayerLocal:
         """Output and residual at ``mu``, computed once."""

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
-from tqdm.auto import tqdm
 
+from mfbook import _progress
 from mfbook import _validate as validate
 from mfbook._types import Seed
 from mfbook.flow.engine import check_start
@@ -212,7 +212,7 @@ def optimal_weights(
         # the first variation is defined up to a constant: this one keeps F constant on rays
         return value, slope - w @ slope
 
-    run = minimize(
+    run = scipy.optimize.minimize(
         objective,
         start,
         jac=True,
@@ -257,7 +257,7 @@ def boost(
     *,
     tolerance: float = 1e-8,
     polish: int = 0,
-    progress: bool = False,
+    progress: bool | None = None,
     **options: Any,
 ) -> Boosting:
     r"""Head boosting: add the best head found, re-optimise all weights, repeat.
@@ -280,8 +280,9 @@ def boost(
     polish : int
         Steps of descent on the positions after each correction (0: weights only). The gap stays
         a certificate whatever the positions.
-    progress : bool
+    progress : bool, optional
         Show a progress bar with the value and the gap.
+        Default: after two seconds, on a terminal or in a notebook.
     **options
         Passed to the search.
 
@@ -306,12 +307,12 @@ def boost(
     tolerance = validate.positive(tolerance, "tolerance")
     polish = validate.count(polish, "polish", least=0)
     history, converged = [], False
-    bar = tqdm(total=rounds, disable=not progress, desc="boosting")
+    bar = _progress.bar(progress, total=rounds, desc="boosting")
     try:
         for round_ in range(rounds + 1):  # pragma: no branch: the last round breaks
             gap = frank_wolfe_gap(F, mu, rng, **options)
             history.append((F(mu), gap.found, gap.rigorous, mu.size))
-            bar.set_postfix(value=history[-1][0], gap=gap.found)
+            bar.set_postfix(refresh=False, value=history[-1][0], gap=gap.found)
             converged = gap.found <= tolerance
             if converged or round_ == rounds:
                 break

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy
 
 
 class Charted(Protocol):
@@ -81,7 +81,9 @@ def descend(
             return float(value), back(slope).ravel()
 
         q = space.unchart(start).ravel()
-        run = minimize(in_coordinates, q, jac=True, method="L-BFGS-B", options=options)
+        run = scipy.optimize.minimize(
+            in_coordinates, q, jac=True, method="L-BFGS-B", options=options
+        )
         point = space.chart(run.x.reshape(start.shape))[0]
         return Descent(point, float(run.fun), bool(run.success), int(run.nfev))
 

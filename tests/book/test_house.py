@@ -13,7 +13,7 @@ from tools.chapters import BOOK, ROOT
 
 #: From the ground up. A room imports itself, what stands below it, and nothing beside it.
 FLOORS = [
-    {"_types", "_validate", "_jobs", "_blocks"},
+    {"_types", "_validate", "_jobs", "_blocks", "_progress"},
     {"measure", "space"},
     {"functional", "transport"},
     {"flow"},

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from tqdm.auto import tqdm
 
+from mfbook import _progress
 from mfbook import _validate as validate
 from mfbook._blocks import blocks
 from mfbook.flow.grid import step_numbers
@@ -44,7 +44,7 @@ def sgd_ensemble(
     weights: ArrayLike | None = None,
     batch: int = 1,
     xi: LearningRate | Callable | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> np.ndarray:
     r"""Independent runs of :func:`mfbook.flow.sgd`, advanced together; what is observed of each.
 
@@ -68,8 +68,9 @@ def sgd_ensemble(
         Sequences in one step, at least 1.
     xi : LearningRate or callable, optional
         As in :func:`mfbook.flow.sgd`.
-    progress : bool
+    progress : bool, optional
         Show a progress bar.
+        Default: after two seconds, on a terminal or in a notebook.
 
     Returns
     -------
@@ -114,7 +115,7 @@ def sgd_ensemble(
     rates = 2 * epsilon * profile(np.arange(first, first + steps) * epsilon)
     seen = []
     desc = f"{R} runs of {M} heads, step {epsilon:g}"
-    with tqdm(total=R * steps, desc=desc, disable=not progress, unit="step") as bar:
+    with _progress.bar(progress, total=R * steps, desc=desc, unit="step") as bar:
         # runs know nothing of each other: a few of them stay in the cache for all their steps
         for runs in blocks(R, BLOCK // M):
             own = None if weights is None else weights[runs]

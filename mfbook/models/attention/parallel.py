@@ -83,6 +83,11 @@ class ParallelSum(Functional):
         object.__setattr__(self, "space", whole.space)
 
     @property
+    def jumps(self) -> bool:
+        """Whether the gradient of a term jumps."""
+        return any(getattr(F, "jumps", False) for F in self.data)
+
+    @property
     def data(self) -> list:
         """The functionals without coefficients: what a cluster may be sent in advance."""
         return [F for _, F in self.terms]

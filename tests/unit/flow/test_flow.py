@@ -1,7 +1,9 @@
 """Flows: order, exact solutions, conservation, clocks, events, checkpoints, failures."""
 
+import io
 import itertools
 import resource
+import sys
 import time
 import warnings
 
@@ -28,6 +30,7 @@ from mfbook.flow import (
 from mfbook.functional import Functional
 from mfbook.measure import Measure
 from mfbook.models.confinement import Anchor, Ridge
+from mfbook.models.network import TwoLayerRisk
 from mfbook.space import Ball, Sphere
 
 R, PROGRAM = make(0)
@@ -627,3 +630,79 @@ def test_arguments_that_do_not_fit_together(name, what, mu, given_):
     start = gradient_flow if isinstance(what, Functional) else flow
     with pytest.raises((TypeError, ValueError), match=f"^{name}:"):
         start(what, mu, **{"times": [0, 1], **given_})
+
+
+# ------------------------------------------------------------------------- flows that would not end
+
+INPUTS = np.random.default_rng(0).uniform(-2, 2, (12, 1))
+KINKED = TwoLayerRisk(INPUTS, np.sin(2 * INPUTS[:, 0]), "relu")
+NEURONS = Measure(np.random.default_rng(1).normal(size=(20, 3)))
+
+
+class Own(Functional):
+    """A functional with kinks that does not say so."""
+
+    def at(self, mu):
+        return KINKED.at(mu)
+
+
+def test_a_network_with_kinks_takes_a_solver_that_passes_over_them():
+    run = gradient_flow(KINKED, NEURONS, [0.0, 5.0])
+    assert run.completed and run.method == "RK23" and run.evaluations < 5000
+    same_bits(run, gradient_flow(Own(), NEURONS, [0, 5], method="RK23", rtol=1e-4, atol=1e-7))
+    fine = gradient_flow(KINKED, NEURONS, [0.0, 5.0], rtol=1e-5, atol=1e-8)
+    assert abs(run.value[-1] - fine.value[-1]) < 1e-4
+    both = KINKED + Ridge(0.1)
+    assert both.jumps and not (Ridge(1.0) + Ridge(2.0)).jumps and not Functional().jumps
+    assert gradient_flow(both, NEURONS, [0.0, 1.0]).method == "RK23"
+    smooth = TwoLayerRisk(INPUTS, INPUTS[:, 0], "tanh")
+    assert not smooth.jumps and gradient_flow(smooth, NEURONS, [0.0, 1.0]).method == "DOP853"
+
+
+def test_steps_that_collapse_at_kinks_are_noticed():
+    with pytest.warns(RuntimeWarning, match="as at kinks.*method='RK23'"):
+        run = gradient_flow(Own(), NEURONS, [0.0, 0.01, 1e4])
+    assert not run.completed and "as at kinks" in run.reason and run.evaluations < 100_000
+    assert len(run) < 3
+
+
+@pytest.mark.parametrize("method", ["DOP853", "LSODA", "euler", "rk4"])
+def test_a_budget_that_is_spent(method):
+    given_ = {"method": method} | ({"step": 0.0078125} if method in ("euler", "rk4") else {})
+    whole = gradient_flow(R, MU, [0.0, 0.5, 2.0], budget=10**6, **given_)
+    part = gradient_flow(R, MU, [0.0, 0.5, 2.0], budget=whole.evaluations // 2, **given_)
+    assert whole.completed and not part.completed and "stopped: the budget of" in repr(part)
+    assert part.reason.startswith(f"the budget of {whole.evaluations // 2} evaluations was spent")
+    assert part.evaluations < whole.evaluations
+    n = len(part)
+    assert n < 3 and (part.atoms == whole.atoms[:n]).all()
+
+
+@pytest.mark.parametrize("method", ["DOP853", "euler"])
+def test_a_larger_budget_goes_on_from_the_checkpoint(method, tmp_path):
+    given_ = {"method": method} | ({"step": 0.0078125} if method == "euler" else {})
+    whole = gradient_flow(R, MU, [0.0, 8.0], **given_)
+    file = tmp_path / "run.npz"
+    part = gradient_flow(R, MU, [0, 8], checkpoint=file, budget=whole.evaluations // 2, **given_)
+    assert not part.completed and file.exists()
+    same_bits(gradient_flow(R, MU, [0.0, 8.0], checkpoint=file, **given_), whole)
+    with pytest.raises(ValueError, match="^budget"):
+        gradient_flow(R, MU, [0.0, 8.0], budget=0)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("file, seconds, shown", [
+    (Terminal, 0.4, True), (Terminal, 0.0, False), (io.StringIO, 0.4, False),
+])  # fmt: skip
+def test_a_terminal_is_told_after_two_seconds(file, seconds, shown, monkeypatch):
+    def slow(x, mu):
+        time.sleep(seconds)
+        return -x
+
+    monkeypatch.setattr(sys, "stderr", file())
+    flow(slow, START, [0.0, 8.0], method="euler", step=1.0)
+    assert ("flow of 3 atoms" in sys.stderr.getvalue()) == shown

@@ -1,0 +1,33 @@
+"""Progress bars: after two seconds where somebody looks, at once on demand, else none."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+#: Seconds after which a computation that nobody asked about says how far it is.
+PATIENCE = 2.0
+
+
+def bar(progress: bool | None, **options: Any):
+    """Return a tqdm bar on standard error, or in a notebook the one that notebooks show.
+
+    ``progress`` is True (from the start), False (never) or None: after two seconds, gone when
+    done, and only in a terminal or a notebook that somebody runs.
+    """
+    from tqdm.auto import tqdm  # here: a twentieth of a second, and only computations need it
+
+    if progress is None:
+        options |= {"delay": PATIENCE, "leave": False, "disable": not _watched()}
+    else:
+        options["disable"] = not progress
+    return tqdm(**options)
+
+
+def _watched() -> bool:
+    """Whether output goes to a terminal, or to a notebook with a person at it."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    kernel = getattr(shell, "kernel", None)
+    if kernel is not None:  # programs that run notebooks do not answer questions, people do
+        return bool(getattr(kernel, "_allow_stdin", False))
+    return sys.stderr is not None and sys.stderr.isatty()
