@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial import cKDTree
 
 from mfbook import _validate as validate
 from mfbook._types import Seed
@@ -224,10 +222,10 @@ class Measure:
         exponent = -int(np.frexp(np.abs(atoms).max())[1])
         with np.errstate(over="ignore"):
             reach = min(float(np.ldexp(tolerance, exponent)), 4 * self.dim)
-        tree = cKDTree(np.ldexp(atoms, exponent))
+        tree = scipy.spatial.cKDTree(np.ldexp(atoms, exponent))
         pairs = tree.query_pairs(reach, output_type="ndarray")
-        graph = csr_array((np.ones(len(pairs)), pairs.T), shape=(len(atoms),) * 2)
-        n, label = connected_components(graph, directed=False)
+        graph = scipy.sparse.csr_array((np.ones(len(pairs)), pairs.T), shape=(len(atoms),) * 2)
+        n, label = scipy.sparse.csgraph.connected_components(graph, directed=False)
         mass = np.bincount(label, weights, n)
         centre = np.zeros((n, self.dim))
         # shares of the mass of an atom: products of tiny weights and positions would vanish

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize_scalar
 
 from mfbook import _validate as validate
 
@@ -276,7 +276,9 @@ def hessian_attained(R_X: float, R_U: float, r: float, k: int) -> float:
     grid = np.linspace(-1, 1, 2001)
     i = int(norm(grid).argmax())
     near = (grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)])
-    found = minimize_scalar(lambda mu: -norm(mu), bounds=near, options={"xatol": 1e-12})
+    found = scipy.optimize.minimize_scalar(
+        lambda mu: -norm(mu), bounds=near, options={"xatol": 1e-12}
+    )
     largest = max(float(norm(grid[i])), -float(found.fun))
     return R_X * R_U * largest
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial import cKDTree
 
 from mfbook import _validate as validate
 from mfbook.measure import Measure, check_measure
@@ -269,16 +267,21 @@ def _tree(x, threshold):
     """
     # the bound itself is excluded, and its square must not vanish
     n, reach = len(x), max(np.nextafter(2 * np.sin(threshold / 2), 4), 1e-150)
-    near, index = cKDTree(x).query(x, k=min(n, NEIGHBOURS + 1), distance_upper_bound=reach)
+    near, index = scipy.spatial.cKDTree(x).query(
+        x, k=min(n, NEIGHBOURS + 1), distance_upper_bound=reach
+    )
     known = np.isfinite(near)
     pairs = [np.stack([np.nonzero(known)[0], index[known]])]
     left = np.flatnonzero(known[:, -1]) if n > NEIGHBOURS + 1 else np.empty(0, dtype=np.int64)
     while len(left):
         seed, found, left = left[0], left[:1], left[1:]
         while len(found) and len(left):
-            far = cKDTree(x[found]).query(x[left], distance_upper_bound=reach)[0] == np.inf
+            far = (
+                scipy.spatial.cKDTree(x[found]).query(x[left], distance_upper_bound=reach)[0]
+                == np.inf
+            )
             found, left = left[~far], left[far]
             pairs.append(np.stack([np.full(len(found), seed), found]))
     rows = np.concatenate(pairs, axis=1)
-    graph = csr_array((np.ones(rows.shape[1], dtype=np.int8), rows), shape=(n, n))
-    return connected_components(graph, directed=False)
+    graph = scipy.sparse.csr_array((np.ones(rows.shape[1], dtype=np.int8), rows), shape=(n, n))
+    return scipy.sparse.csgraph.connected_components(graph, directed=False)

@@ -24,7 +24,7 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from scipy.linalg import helmert
+import scipy
 
 from mfbook import _validate as validate
 from mfbook.measure import Measure
@@ -399,7 +399,7 @@ def _basis(w):
     n = len(w)
     Q = np.zeros((2 * n, 2 * n - 1))
     Q[:n, :n] = np.diag(1 / np.sqrt(w))
-    Q[n:, n:] = helmert(n).T
+    Q[n:, n:] = scipy.linalg.helmert(n).T
     return Q
 
 

@@ -7,8 +7,8 @@ Three families of directions whose maximisers are known without a search; the se
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.sparse.csgraph import connected_components
 
 from mfbook import _validate as validate
 from mfbook.landscape.arrangement import ON_PLANE, directions, forms
@@ -170,7 +170,7 @@ def nonnegative_maximum(a: ArrayLike, omega: ArrayLike) -> Extremal:
     if (omega <= 0).any():
         raise ValueError(f"omega: expected positive weights, got {omega.min():g}")
     gram = forms(omega[None], a)[0]
-    blocks = connected_components(gram > 0, directed=False)[1]
+    blocks = scipy.sparse.csgraph.connected_components(gram > 0, directed=False)[1]
     tops = []
     for block in range(blocks.max() + 1):
         at = np.flatnonzero(blocks == block)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.linalg import block_diag
 
 from mfbook import _validate as validate
 from mfbook.functional import Functional
@@ -130,9 +130,12 @@ def atomic_stability(F: Functional, mu: Measure) -> AtomicStability:
     P = np.array([B @ B.T for B in bases])
     K = P[:, None] @ K @ P[None]
     allowed = -space.tangent(x, -gradient)
-    B = block_diag(*bases)
+    B = scipy.linalg.block_diag(*bases)
     root = np.repeat(np.sqrt(w), D)
-    blocks = block_diag(*H) + root[:, None] * K.transpose(0, 2, 1, 3).reshape(m * D, m * D) * root
+    blocks = (
+        scipy.linalg.block_diag(*H)
+        + root[:, None] * K.transpose(0, 2, 1, 3).reshape(m * D, m * D) * root
+    )
     inner = [b.T @ h @ b for b, h in zip(bases, H, strict=True)]
     values, vectors = np.linalg.eigh(_symmetric(B.T @ blocks @ B))
     modes = (B @ vectors).T.reshape(-1, m, D) / np.sqrt(w)[:, None]

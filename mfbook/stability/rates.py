@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.stats import t as student
 
 from mfbook import _validate as validate
 
@@ -93,7 +93,7 @@ def kl_fit(gap: ArrayLike, dissipation: ArrayLike, *, blocks: int = 8) -> KLFit:
         if np.ptp(x[part]) == 0:
             raise ValueError(f"gap: expected different values, all are {E[part[0]]:g} in block {i}")
     slopes = np.array([_slope(x[part], y[part]) for part in parts])
-    half = student.ppf(0.975, blocks - 1) * slopes.std(ddof=1) / np.sqrt(blocks)
+    half = scipy.stats.t.ppf(0.975, blocks - 1) * slopes.std(ddof=1) / np.sqrt(blocks)
     alpha = _slope(x, y) / 2
     interval = (float(slopes.mean() - half) / 2, float(slopes.mean() + half) / 2)
     return KLFit(alpha, interval, _constant(E, D, alpha), slopes)

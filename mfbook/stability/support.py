@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+import scipy
 
 from mfbook._types import Seed
 from mfbook.functional import Functional
@@ -148,7 +148,9 @@ def best_alternative(F: Functional, mu: Measure, rng: Seed, **options: Any) -> A
     def mixed(s):
         return evaluate(np.append((1 - s) * mu.weights, s))[0]
 
-    run = minimize_scalar(mixed, bounds=(0, 1), method="bounded", options={"xatol": 1e-10})
+    run = scipy.optimize.minimize_scalar(
+        mixed, bounds=(0, 1), method="bounded", options={"xatol": 1e-10}
+    )
     start = mixed(0.0)
     # the search looks inside the interval: either end may be better
     share, value = min([(0.0, start), (float(run.x), run.fun), (1.0, mixed(1.0))],

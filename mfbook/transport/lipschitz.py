@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.spatial.distance import cdist
 
 from mfbook import _validate as validate
 from mfbook._blocks import blocks
@@ -246,7 +246,9 @@ def discrepancy(f: Callable, mu: Measure, nu: Measure) -> float:
 
 def _mcshane(x, centres, potential):
     parts = blocks(len(x), BLOCK // len(centres))
-    return np.concatenate([(cdist(x[p], centres) - potential).min(axis=1) for p in parts])
+    return np.concatenate(
+        [(scipy.spatial.distance.cdist(x[p], centres) - potential).min(axis=1) for p in parts]
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from mfbook import _validate as validate
 from mfbook.measure import Measure
@@ -98,7 +98,7 @@ def optimal_plan(mu: Measure, nu: Measure, p: int = 2, *, memory: float = 2**31)
     elif mu.dim == 1:
         i, j, mass = monotone(x[:, 0], a, y[:, 0], b)
     elif uniform(a, b):
-        i, j = linear_sum_assignment(cost_matrix(x, y, p, memory, "assignment"))
+        i, j = scipy.optimize.linear_sum_assignment(cost_matrix(x, y, p, memory, "assignment"))
         mass = a
     else:
         i, j, mass, _ = simplex(x, a, y, b, p, memory)

@@ -6,7 +6,7 @@ import math
 import warnings
 
 import numpy as np
-from scipy.spatial.distance import cdist
+import scipy
 
 from mfbook import _validate as validate
 from mfbook.measure import Measure
@@ -85,7 +85,7 @@ def cost_matrix(x, y, p: int, memory: float, solver: str):
             f"memory: {len(x)} times {len(y)} atoms need {needed / 1e9:.3g} GB, more than the "
             f"{memory / 1e9:.3g} GB allowed; use sliced_w2, or fewer atoms (Measure.resample)"
         )
-    return cdist(x, y, "euclidean" if p == 1 else "sqeuclidean")
+    return scipy.spatial.distance.cdist(x, y, "euclidean" if p == 1 else "sqeuclidean")
 
 
 def simplex(x, a, y, b, p: int, memory: float):

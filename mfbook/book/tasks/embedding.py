@@ -5,12 +5,12 @@ from __future__ import annotations
 import string
 
 import numpy as np
-from scipy.linalg import helmert
+import scipy
 
 
 def words(V: int) -> np.ndarray:
     """Corners of a regular simplex on the unit sphere of R^(V-1), and its centre as last row."""
-    corners = helmert(V).T * np.sqrt(V / (V - 1))
+    corners = scipy.linalg.helmert(V).T * np.sqrt(V / (V - 1))
     return np.concatenate([corners, np.zeros((1, V - 1))])
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lu_factor, lu_solve
+import scipy
 
 from mfbook import _validate as validate
 from mfbook._blocks import blocks
@@ -185,8 +185,8 @@ def linearise(F, x, w, scale: float, normalised: bool) -> Linearised:
     J = scale * jacobian(F, x, w, normalised)
 
     def dense(c):
-        factors = lu_factor(np.eye(len(J)) - c * J, check_finite=False)
-        return lambda b: lu_solve(factors, b, check_finite=False)
+        factors = scipy.linalg.lu_factor(np.eye(len(J)) - c * J, check_finite=False)
+        return lambda b: scipy.linalg.lu_solve(factors, b, check_finite=False)
 
     return Linearised(x, dense)
 
@@ -255,12 +255,12 @@ def _low_rank(F, x, w, scale, normalised):
             small -= np.block([[cs, -cc], [ss, -sc]]) * np.tile(odd, 2)
         small *= -c * scale * np.tile(root, 2)[:, None]
         small[np.diag_indices(2 * order)] += 1
-        factors = lu_factor(small, check_finite=False, overwrite_a=True)
+        factors = scipy.linalg.lu_factor(small, check_finite=False, overwrite_a=True)
 
         def solve(b):
             first = b / S
             m = root * modes.moments(w * first, order + 1)[1:]
-            m = lu_solve(factors, np.concatenate([m.real, m.imag]), check_finite=False)
+            m = scipy.linalg.lu_solve(factors, np.concatenate([m.real, m.imag]), check_finite=False)
             m = m[:order] - 1j * m[order:]
             back = modes.polynomial(np.append(0, root * m))
             if normalised:
