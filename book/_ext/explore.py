@@ -3,8 +3,8 @@
 A cell that calls ``mfbook.book.plots.explorable`` stores a picture in an element that names the
 script of the live figure. Jupyter Book would load every script of ``_static`` on every page. Here
 those of ``_static/explore`` are taken out again, and a page with such an element gets back the
-style sheet, ``mathematics.js``, ``drawing.js`` and the scripts that it names. The line that tells readers
-of the notebook where the figure is interactive is left out, since on the page it is.
+style sheet, ``mathematics.js``, ``drawing.js`` and the scripts that it names. The line that tells
+readers of the notebook where the figure is interactive is left out, since on the page it is.
 """
 
 from __future__ import annotations

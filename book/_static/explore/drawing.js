@@ -46,8 +46,8 @@
 
   // As the tables of the book print numbers.
   function number(x, digits = 3) {
-    if (!Number.isFinite(x)) return Number.isNaN(x) ? "–" : x > 0 ? "∞" : "-∞";
-    if (x === 0) return "0";
+    if (!Number.isFinite(x)) return Number.isNaN(x) ? "–" : x > 0 ? "∞" : "−∞";
+    if (x <= 0) return x ? `−${number(-x, digits)}` : "0";
     const exponent = Math.floor(Math.log10(Math.abs(Number(x.toPrecision(digits)))));
     if (exponent >= -4 && exponent < Math.max(digits, 5)) return String(exponent >= digits ? Math.round(x) : Number(x.toPrecision(digits)));
     const [front, power] = x.toExponential(digits - 1).split("e");
@@ -86,7 +86,7 @@
       }
       const rough = (this.max - this.min) / most, unit = 10 ** Math.floor(Math.log10(rough));
       const step = unit * ([1, 2, 5].find((s) => s * unit >= rough) ?? 10), digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9)), found = [];
-      for (let i = Math.ceil(this.min / step - 1e-9); i * step <= this.max + 1e-9 * step; i++) found.push([i * step, (i * step || 0).toFixed(digits)]);
+      for (let i = Math.ceil(this.min / step - 1e-9); i * step <= this.max + 1e-9 * step; i++) found.push([i * step, (i * step || 0).toFixed(digits).replace("-", "−")]);
       return found;
     }
   }
@@ -338,7 +338,7 @@
       Object.assign(this, { root, name, panels: [], columns: 3, says: null, compute: null, dirty: false, moving: null, seen: true, told: -1000, keys: new Set() });
       this.live = make("div", { class: "mf-explore-live", role: "group", "aria-label": "Interactive figure" });
       [this.controls, this.panelBox, this.legend, this.valueBox, this.playBox] = ["controls", "panels", "legend", "values", "play"].map((part) => make("div", { class: `mf-explore-${part}` }, this.live));
-      this.text = make("p", { class: "mf-explore-says", "aria-live": "polite" }, this.live);
+      this.text = make("div", { class: "mf-explore-says", "aria-live": "polite" }, this.live);
       this.resetButton = make("button", { type: "button" }, this.playBox, "Reset");
       this.resetButton.onclick = () => start(this.root, this);
       this.larger = make("button", { type: "button", class: "mf-explore-larger" }, this.playBox, "Enlarge");

@@ -1,26 +1,26 @@
 // Chapter 6: one head of two numbers. a² − b² never changes, so the head runs along a hyperbola, and
-// its value c decides how fast E = log cosh(ab) falls. Parameters: c of the first start (with ab = 1).
-explore.register("one-head", (figure, { c: first = 0.03 }) => {
+// its value β decides how fast E = log cosh(ab) falls. Parameters: beta of the first start (with ab = 1).
+explore.register("one-head", (figure, { beta: first = 0.03 }) => {
   const { energy, conserved, bend, velocity } = mfbook.oneHead, { number } = explore;
   const SIDE = 2.2, FIRST = 0.05, LAST = 1000, LEAST = 1e-12, POINTS = 160;
   const start = (c) => { const P = c / 2 + Math.sqrt((c * c) / 4 + 1); return [Math.sqrt(P), 1 / Math.sqrt(P)]; };
-  const presets = [[0.03, "nearly balanced: c = 0.03"], [0, "on the diagonal: c = 0"], [2, "unbalanced: c = 2"], [-0.5, "b larger: c = -0.5"], [null, "as dragged"]];
+  const presets = [[0.03, "nearly balanced: β = 0.03"], [0, "on the diagonal: β = 0"], [2, "unbalanced: β = 2"], [-0.5, "b larger: β = −0.5"], [null, "as dragged"]];
 
   const plane = figure.panel({
     title: "Where the head goes", x: { label: "a", max: SIDE }, y: { label: "b", max: SIDE }, equal: true, weight: 0.8,
-    read: (a, b) => [`a = ${number(a)}, b = ${number(b)}`, `E = ${number(energy(a, b))}`, `c = ${number(conserved(a, b))}`],
+    read: (a, b) => [`a = ${number(a)}, b = ${number(b)}`, `E = ${number(energy(a, b))}`, `β = ${number(conserved(a, b))}`],
   });
   const decay = figure.panel({
     title: "How fast", x: { label: "time τ", name: "τ", min: FIRST, max: LAST, scale: "log" },
     y: { label: "excess risk E (nats)", name: "E", min: LEAST, max: 3, scale: "log" },
   });
-  const hyperbola = plane.line({ role: "reference", label: "a² - b² = c" });
+  const hyperbola = plane.line({ role: "reference", label: "a² − b² = β" });
   const alike = plane.line({ role: "leading", label: "same predictions as the start" });
   const path = plane.line({ role: "measured", legend: false });
   const here = plane.points({ role: "found", size: 6 });
   const E = decay.line({ role: "measured", label: "E of this head" });
   const balanced = decay.line({ role: "second", label: "1/(8τ²)" });
-  const turn = decay.rule({ role: "bound", label: "E = c²/8" });
+  const turn = decay.rule({ role: "bound", label: "E = β²/8" });
   const now = decay.points({ role: "found", size: 6, label: "the head at time τ" });
 
   const preset = figure.select({ label: "Start", value: first, options: presets, change: (c) => { if (c !== null) head.set(...start(c)); } });
@@ -28,10 +28,10 @@ explore.register("one-head", (figure, { c: first = 0.03 }) => {
   const head = plane.handle({
     label: "Start of the head", ...Object.fromEntries(start(first).map((v, i) => ["xy"[i], v])), role: "bound",
     constrain: (a, b) => [Math.max(a, 0.05), Math.max(b, 0.05)], move: () => { preset.value = null; },
-    text: (a, b) => `a = ${number(a)}, b = ${number(b)}, c = ${number(conserved(a, b))}`,
+    text: (a, b) => `a = ${number(a)}, b = ${number(b)}, β = ${number(conserved(a, b))}`,
   });
   figure.player({ slider: time, seconds: 10 });
-  const shown = Object.fromEntries(["c", "τ", "E", "bend at τ"].map((name) => [name, figure.value(name === "c" ? "c = a² - b²" : name)]));
+  const shown = Object.fromEntries(["β = a² − b²", "τ", "E", "bend at τ"].map((name) => [name[0], figure.value(name)]));
 
   const grid = Float64Array.from({ length: 221 }, (_, i) => (i * SIDE) / 220), days = Float64Array.from({ length: POINTS }, (_, i) => FIRST * (LAST / FIRST) ** (i / (POINTS - 1)));
   balanced.set(days, days.map((t) => 1 / (8 * t * t)));
@@ -66,8 +66,8 @@ explore.register("one-head", (figure, { c: first = 0.03 }) => {
       path.set(run.y.map((y) => y[0]), run.y.map((y) => y[1]));
       E.set(run.t.slice(1), run.E.slice(1));
       turn.set(c ? { y: bend(c) } : {});
-      shown.c.set(number(c));
-      shown["bend at τ"].set(c ? when(timeOf(bend(c))).replace("at τ = ", "") : "never");
+      shown.β.set(number(c));
+      shown.b.set(c ? when(timeOf(bend(c))).replace("at τ = ", "") : "never");
     }
     const i = Math.max(0, run.t.findLastIndex((t) => t <= time.value * 1.0001));
     here.set([run.y[i][0]], [run.y[i][1]]);
@@ -77,8 +77,8 @@ explore.register("one-head", (figure, { c: first = 0.03 }) => {
   });
   figure.says = () => {
     const i = Math.max(0, run.t.findLastIndex((t) => t <= time.value * 1.0001)), [a, b] = run.y[i];
-    const way = c ? `E bends ${when(timeOf(bend(c)))}: above c²/8 = ${number(bend(c), 2)} it falls like 1/(8τ²) or not yet, below it like exp(-${number(2 * Math.abs(c), 2)} τ).`
+    const way = c ? `It bends ${when(timeOf(bend(c)))}, at the height β²/8 = ${number(bend(c), 2)}; from there on E falls like exp(−${number(2 * Math.abs(c), 2)} τ).`
       : "The head is balanced: E falls like 1/(8τ²) for ever and never bends.";
-    return `The head starts at a = ${number(head.x)}, b = ${number(head.y)} and keeps c = a² - b² = ${number(c)}. At τ = ${number(time.value)} it has come to a = ${number(a)}, b = ${number(b)}, where E = ${run.E[i] < LEAST ? "below 1e-12" : number(run.E[i])}. ${way}`;
+    return `The head starts at a = ${number(head.x)}, b = ${number(head.y)} and keeps β = a² − b² = ${number(c)}. At τ = ${number(time.value)} it has come to a = ${number(a)}, b = ${number(b)}, where E = ${run.E[i] < LEAST ? "below 1e-12" : number(run.E[i])}. ${way}`;
   };
 });
