@@ -30,9 +30,10 @@ globalThis.mfbook = (() => {
   }
   // ---- integrators: a field f(y, out) writes dy/dtau at y into out, and leaves y alone
   function combine(c, k, h, from, out) { // out = from + h (c_0 k_0 + c_1 k_1 + ...)
-    for (let i = 0, sum; i < out.length; i++) {
-      for (let j = sum = 0; j < c.length; j++) sum += c[j] * k[j][i];
-      out[i] = from[i] + h * sum;
+    out.set(from);
+    for (let j = 0; j < c.length; j++) {
+      const part = h * c[j], kj = k[j];
+      for (let i = 0; i < out.length; i++) out[i] += part * kj[i];
     }
   }
   const RK4 = [[1 / 2], [0, 1 / 2], [0, 0, 1], [1 / 6, 1 / 3, 1 / 3, 1 / 6]];
