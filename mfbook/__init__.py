@@ -46,11 +46,15 @@ _PLACES = {
     "flow": ["LearningRate", "Trajectory", "dissipation", "gradient_flow", "sgd"],
     "flow.influence": ["influence"],
     "optimise": ["boost", "frank_wolfe_gap"],
-    "stability": ["atomic_stability", "dirac_stability", "stationarity", "strong_monotonicity"],
+    "stability": [
+        "atomic_stability", "dirac_stability", "stationarity", "stationary_head",
+        "strong_monotonicity",
+    ],
+    "bounds": ["heads_needed"],
     "transport": ["coupled_distance", "sliced_w2", "wasserstein"],
     "equilibria": ["clusters", "minimise_on_circle", "second_order", "settle"],
-    "book.tasks": ["copy_task", "teacher_student", "text_task"],
-}
+    "book.tasks": ["Task", "copy_task", "teacher_student", "text_task"],
+}  # fmt: skip
 _HOMES = {name: f"mfbook.{place}" for place, names in _PLACES.items() for name in names}
 _ROOMS = {
     "book", "bounds", "equilibria", "flow", "functional", "landscape", "measure", "models",
@@ -70,6 +74,7 @@ __all__ = [
     "Sphere",
     "SphereEnergy",
     "StackedRisk",
+    "Task",
     "TokenEnergy",
     "Trajectory",
     "TwoLayerRisk",
@@ -85,6 +90,7 @@ __all__ = [
     "features",
     "frank_wolfe_gap",
     "gradient_flow",
+    "heads_needed",
     "influence",
     "minimise_on_circle",
     "mixture",
@@ -94,6 +100,7 @@ __all__ = [
     "sgd_ensemble",
     "sliced_w2",
     "stationarity",
+    "stationary_head",
     "strong_monotonicity",
     "teacher_student",
     "text_task",
@@ -101,7 +108,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from mfbook.book.tasks import copy_task, teacher_student, text_task
+    from mfbook.book.tasks import Task, copy_task, teacher_student, text_task
+    from mfbook.bounds import heads_needed
     from mfbook.equilibria.clusters import clusters
     from mfbook.equilibria.minimiser import minimise_on_circle
     from mfbook.equilibria.second_order import second_order
@@ -123,6 +131,7 @@ if TYPE_CHECKING:
         atomic_stability,
         dirac_stability,
         stationarity,
+        stationary_head,
         strong_monotonicity,
     )
     from mfbook.transport import coupled_distance, sliced_w2, wasserstein

@@ -33,6 +33,7 @@ from mfbook.bounds.features import (
     sharp_jacobian_bound,
     third_moment_constant,
 )
+from mfbook.bounds.heads import HeadsNeeded, heads_needed
 from mfbook.bounds.loss import loss_lipschitz, loss_smoothness, softmax_lipschitz
 from mfbook.bounds.propagation import PropagationBound, propagation_bound, propagation_rate
 
@@ -40,6 +41,7 @@ __all__ = [
     "DriftLipschitz",
     "FeatureBounds",
     "GrowthBound",
+    "HeadsNeeded",
     "PropagationBound",
     "anticoncentration",
     "cluster_mass_bound",
@@ -49,6 +51,7 @@ __all__ = [
     "feature_bounds",
     "feature_variance",
     "growth_bound",
+    "heads_needed",
     "heavy_atom_bound",
     "hessian_attained",
     "hessian_bound",

@@ -37,10 +37,10 @@ class Clusters:
         Barycentres divided by their length; NaN where the barycentre is the origin, as for a ring
         of equally spaced particles.
     spread : array, shape (m,)
-        Largest geodesic distance of a particle to the centre of its cluster; pi, which no distance
-        exceeds, where there is no centre.
+        Largest geodesic distance of a particle to the centre of its cluster, in radians; pi, which
+        no distance exceeds, where there is no centre.
     threshold : float
-        Geodesic distance of neighbours, or length of arcs.
+        Geodesic distance of neighbours, or length of arcs, in radians.
     """
 
     count: int
@@ -97,7 +97,7 @@ def default_threshold(beta: float, d: int) -> float:
     Returns
     -------
     float
-        An angle.
+        An angle in radians.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def clusters(
     threshold: float | None = None,
     linkage: str = "single",
 ) -> Clusters:
-    r"""Clusters of unit vectors by geodesic distance.
+    r"""Clusters of unit vectors by geodesic distance, in radians.
 
     With single linkage two particles within the threshold are in the same cluster, and chains
     count: a ring without gaps is one cluster, whatever its size; ``spread`` tells it from a tight
@@ -133,7 +133,7 @@ def clusters(
         Inverse temperature, which sets the threshold :math:`1/(2\sqrt\beta)`, for d > 2
         :math:`\min\{1/(2\sqrt\beta),\pi/(2d)\}`.
     threshold : float, optional
-        Geodesic distance, at least 0; instead of ``beta``.
+        Geodesic distance in radians, at least 0; instead of ``beta``.
     linkage : str
         ``"single"``, or ``"arcs"`` on the circle.
 

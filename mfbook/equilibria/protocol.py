@@ -37,7 +37,7 @@ class Protocol:
     tolerance : float
         Largest speed of a settled state.
     reach : float
-        Threshold of clusters times :math:`\sqrt\beta`.
+        Threshold of clusters, in radians, times :math:`\sqrt\beta`.
     cap : bool
         Whether the threshold is at most :math:`\pi/(2d)`.
     most : int
@@ -45,8 +45,8 @@ class Protocol:
     repelled : int
         The same for descent without a perceptron in more than three dimensions.
     collapse : float
-        Particles connected by geodesic steps of at most this length become one at snapshots. The
-        program does not do this; it saves time and changes positions by no more.
+        Particles connected by geodesic steps of at most this length in radians become one at
+        snapshots. The program does not do this; it saves time and changes positions by no more.
 
     Raises
     ------
@@ -82,7 +82,7 @@ class Protocol:
         object.__setattr__(self, "collapse", collapse)
 
     def threshold(self, beta: float, d: int) -> float:
-        """Largest distance of particles of one cluster."""
+        """Largest geodesic distance of particles of one cluster, in radians."""
         beta, d = validate.scale(beta, "beta"), validate.count(d, "d", least=2)
         reach = self.reach / np.sqrt(beta)
         return float(min(reach, np.pi / (2 * d)) if self.cap else reach)

@@ -137,9 +137,9 @@ def settle(
         Whether to move along +u rather than -u.
     method : str
         ``"euler"`` is the source's protocol: explicit steps of fixed length, a snapshot every 10
-        steps. On the circle a step adds ``step * u`` to the angle, in higher dimension a particle
-        is divided by its length after the step. ``"rosenbrock"`` takes stiff steps of length
-        chosen by an error estimate (:class:`mfbook.flow.Rosenbrock`), takes snapshots
+        steps. On the circle a step adds ``step * u`` radians to the angle, in higher dimension a
+        particle is divided by its length after the step. ``"rosenbrock"`` takes stiff steps
+        of length chosen by an error estimate (:class:`mfbook.flow.Rosenbrock`), takes snapshots
         at the ends of steps at least 1 apart, and merges particles on the way. Its steps are at
         most a quarter of the time so far (or 1), so a change is dated to that accuracy only; and
         at most 1 where nothing but constant numbers of clusters is missing.
@@ -154,13 +154,13 @@ def settle(
     window : int
         Snapshots with the same number of clusters.
     threshold : float, optional
-        Of clusters. Default: that of :func:`mfbook.equilibria.clusters` for ``F.beta``.
+        Of clusters, in radians. Default: that of :func:`mfbook.equilibria.clusters` for ``F.beta``.
     linkage : str, optional
         As in :func:`mfbook.equilibria.clusters`. Default: that of the source, ``"arcs"`` on the
         circle and ``"single"`` in higher dimension. With ``"single"`` particles all around the
         circle are one wide cluster and never settle.
     merge : float
-        Particles connected by geodesic steps of at most this length become one at their
+        Particles connected by geodesic steps of at most this length in radians become one at their
         barycentre, projected on the sphere; the error in the velocities is of second order in it.
         Euler's method merges in the result only. 0 merges only what coincides.
     atol : float

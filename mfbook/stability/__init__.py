@@ -17,6 +17,7 @@ from mfbook.stability.monotone import (
 )
 from mfbook.stability.radial import RadialDrift, radial_drift
 from mfbook.stability.rates import KLFit, kl_constant, kl_envelope, kl_fit, kl_length
+from mfbook.stability.stationary import StationaryHead, stationary_head
 from mfbook.stability.support import Alternative, Stationarity, best_alternative, stationarity
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "Monotonicity",
     "RadialDrift",
     "Stationarity",
+    "StationaryHead",
     "atomic_stability",
     "best_alternative",
     "curvature_margin",
@@ -39,5 +41,6 @@ __all__ = [
     "radial_drift",
     "second_variation",
     "stationarity",
+    "stationary_head",
     "strong_monotonicity",
 ]

@@ -95,7 +95,8 @@ def dirac_stability(
     F : functional
         Any one that accepts complex points and atoms.
     theta : array_like, shape (D,)
-        A stationary point: :math:`\nabla\delta F(\theta;\delta_\theta)=0`.
+        A stationary point: :math:`\nabla\delta F(\theta;\delta_\theta)=0`, as
+        :func:`stationary_head` finds one.
     stationary : float
         Largest gradient norm that is accepted, relative to the size of H + K and 1.
     tolerance : float
@@ -140,7 +141,7 @@ def dirac_stability(
     if not norm <= max(stationary, rounding) * size:
         raise ValueError(
             f"theta: expected a stationary point, where the gradient of the first variation "
-            f"vanishes, got gradient norm {norm:.3g}"
+            f"vanishes, got gradient norm {norm:.3g}; stationary_head(F, theta) seeks one"
         )
     # on a space with constraints, normal directions have eigenvalue zero and are left out
     split = _lowest(H, report.modes[:, 0])

@@ -165,17 +165,18 @@ VALUES: dict[str, dict] = {
     "stability": {
         "theta": np.array([1.0, -1.0]), "eta": PLANE.atoms, "radii": np.array([1.0, 2.0]),
         "near": "W2", "couplings": 2, "blocks": 2, "tau": TIMES, "stationary": 1e-7,
-        "tolerance": 1e-9},
+        "tolerance": 1e-9, "start": np.array([1.0, -1.0])},
     "stability.best_alternative": {"F": INSIDE, "mu": MU},
     "bounds": {
         "mu": MU, "sigma2": 2.0, "tau": 2.0, "values": 2.0, "queries": 1.0, "epsilon": 0.125,
-        "delta": 0.5, "kappa": 0.25, "m_bar": 0.5, "arcs": np.array([1.0, 2.0])},
+        "delta": 0.5, "kappa": 0.25, "excess": 0.125, "m_bar": 0.5, "arcs": np.array([1.0, 2.0])},
     "bounds.growth_bound": {"tau": 0.5},
     "tasks": {
         "mu": MU, "x": THETA, "document": other(
             "Some Text.\n\nMore.", "", "\x00\ud800", text=True), "nats": 1.5,
         "path": other(FOLDER / "text.txt", FOLDER / "none", FOLDER / "run.npz")},
     "tasks.Task": {
+        "sentences": sequence(["a b c", "a c"], 3, "a"), "projection": "random", "end": ".",
         "tokens": IDS, "words": sequence(["a", "b", "c"], none=True), "optimal_risk": 0.5,
         "held_out": HELD, "s": 1},
     "tasks.copy_head": {"shape": attention.HeadShape(4, 2, 2)},

@@ -113,10 +113,11 @@ def source_draw(
     r"""Return what the published simulations drew, number by number.
 
     The particles have seed 42, the perceptron 777 on the circle and 111 on spheres; NumPy's default
-    generator. On the circle n angles are uniform on :math:`[0,2\pi)`, on spheres n standard normal
-    vectors are divided by their lengths. The perceptron has d units: standard normal directions,
-    divided by their lengths, then d weights, normal with deviation ``scale``. Further draws have
-    seeds of their own, integers below :math:`2^{31}-1` from a generator with the first seed.
+    generator. On the circle n angles are uniform on :math:`[0,2\pi)` radians, on spheres n standard
+    normal vectors are divided by their lengths. The perceptron has d units: standard normal
+    directions, divided by their lengths, then d weights, normal with deviation ``scale``. Further
+    draws have seeds of their own, integers below :math:`2^{31}-1` from a generator with the first
+    seed.
 
     The seeds are named in the program's text for the circle and :math:`S^2`; that the second one
     was used for d > 3 too is our reading.

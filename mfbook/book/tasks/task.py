@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,8 @@ from numpy.typing import ArrayLike
 from scipy.special import entr
 
 from mfbook import _validate as validate
+from mfbook._types import Seed
+from mfbook.book.tasks.sentences import sentence_data
 from mfbook.measure import Measure
 from mfbook.models.attention import AttentionRisk, HeadShape
 from mfbook.space import Space
@@ -25,8 +28,8 @@ class Task:
     Y : array_like, shape (S, T, V)
         Labels: one-hot or probability vectors.
     W_U : array_like, shape (d, V)
-        Fixed projection to the vocabulary. Its rows sum to zero: a constant added to all logits
-        changes nothing, and this is the representative without one.
+        Fixed projection to the vocabulary. The tasks of this module have rows that sum to zero: a
+        constant added to all logits changes nothing, and this is the representative without one.
     name : str
         What the task is called.
     tokens : array_like of int, shape (S, T), optional
@@ -44,8 +47,8 @@ class Task:
     Raises
     ------
     TypeError, ValueError
-        If a shape is wrong, an entry is NaN or infinite, a label is not a probability vector, a
-        row of ``W_U`` does not sum to zero, or a token is not the index of a word.
+        If a shape is wrong, an entry is NaN or infinite, a label is not a probability vector, or a
+        token is not the index of a word.
 
     Examples
     --------
@@ -73,12 +76,6 @@ class Task:
         X = validate.array(self.X, "X", ("S", "T", "d"))
         W_U = validate.array(self.W_U, "W_U", (X.shape[2], "V"))
         Y = validate.probabilities(self.Y, "Y", (*X.shape[:2], W_U.shape[1]))
-        excess = np.abs(W_U.sum(axis=1)) / np.maximum(np.abs(W_U).sum(axis=1), 1)
-        if excess.max() > 4 * W_U.shape[1] * np.finfo(W_U.dtype).eps:
-            i = int(excess.argmax())
-            raise ValueError(
-                f"W_U: expected rows that sum to zero, got sum {W_U[i].sum():.6g} in row {i}"
-            )
         for name, value in (("X", X), ("Y", Y), ("W_U", W_U)):
             object.__setattr__(self, name, validate.frozen(value))
         validate.instance(self.name, "name", str)
@@ -117,6 +114,57 @@ class Task:
             f"Task({self.name!r}: {S} sequences of {T} tokens in R^{d}, "
             f"vocabulary {self.Y.shape[2]}{more})"
         )
+
+    @classmethod
+    def from_sentences(
+        cls,
+        sentences: Sequence[str],
+        *,
+        projection: str = "identity",
+        rng: Seed | None = None,
+        end: str = ".",
+        name: str = "sentences",
+    ) -> Task:
+        r"""Sentences of your own: predict each word from those before it.
+
+        Words are what stands between spaces; the vocabulary has them in the order in which they
+        first occur. A token is the one-hot vector of its word beside its position
+        :math:`(\cos\frac{\pi t}{T+1},\sin\frac{\pi t}{T+1})`, so :math:`d=V+2`. T is one less than
+        the longest sentence has words; shorter ones are filled up with ``end``.
+
+        Parameters
+        ----------
+        sentences : sequence of str
+            At least one, of two words or more.
+        projection : str
+            How logits are read off: ``"identity"`` from the coordinates of the words, or
+            ``"random"``, normal entries of variance 1/d, whose rows are shifted to sum zero.
+        rng : numpy.random.Generator or int, optional
+            Source of randomness, or a seed; for ``"random"``, and only then.
+        end : str
+            The word that fills up.
+        name : str
+            What the task is called.
+
+        Returns
+        -------
+        Task
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a sentence is no text or has fewer than two words, ``end`` is not one word, the
+            projection is unknown, or ``rng`` is missing or not needed.
+
+        Examples
+        --------
+        >>> task = Task.from_sentences(["the cat sat on the mat", "the dog sat"])
+        >>> task
+        Task('sentences': 2 sequences of 5 tokens in R^9, vocabulary 7)
+        >>> task.sequence(1), task.words[task.Y[1, 1].argmax()]
+        (('the', 'dog', 'sat', '.', '.'), 'sat')
+        """
+        return cls(**sentence_data(sentences, projection, rng, end), name=name)
 
     def risk(
         self, shape: HeadShape, space: Space | None = None, dtype: type = np.float64

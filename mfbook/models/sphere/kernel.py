@@ -224,7 +224,7 @@ def inflection(beta: float) -> float:
     Returns
     -------
     float
-        An angle.
+        An angle in radians.
 
     Raises
     ------

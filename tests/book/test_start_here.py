@@ -1,0 +1,27 @@
+"""The page *Start here*: what it prints is what comes, and each task is short."""
+
+import doctest
+import re
+
+from tools.chapters import BOOK, ROOT
+
+PAGE = BOOK / "start-here.md"
+
+
+def test_the_five_tasks_run_as_they_are_printed():
+    done = doctest.testfile(str(PAGE), module_relative=False)
+    assert done.failed == 0 and done.attempted >= 25
+
+
+def test_each_task_has_at_most_twelve_lines():
+    tasks = PAGE.read_text(encoding="utf-8").split("\n## ")[1:]
+    assert len(tasks) == 5
+    for task in tasks:
+        lines = re.findall(r"^(?:>>>|\.\.\.) .*$", task, re.MULTILINE)
+        assert 1 <= len(lines) <= 12, task.partition("\n")[0]
+        assert max(map(len, lines)) <= 124
+
+
+def test_the_page_is_found():
+    assert "{doc}`start-here`" in (BOOK / "index.md").read_text(encoding="utf-8")
+    assert "book/start-here.md" in (ROOT / "README.md").read_text(encoding="utf-8")
