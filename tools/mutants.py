@@ -6,6 +6,10 @@ survived. The tests are collected once; each change runs in a forked process, wh
 code of the functions that are already imported. Results are kept in ``.cache/mutants``, so that a
 run that was interrupted goes on; a change is tried again when its function has changed, and a
 survivor when the tests have.
+
+Changes of amounts of work, of tolerances in the body of a function, of the most iterations, and of
+what is only shown are left out, each as a class: ``tools/mutate.py`` says which and why. What is
+left out is found from the text alone; no single change can be.
 """
 
 from __future__ import annotations
@@ -44,6 +48,8 @@ from wrong_mathematics import WRONG, Wrong  # noqa: E402
 from tools.mutate import Changes, Mutant, mutants  # noqa: E402
 
 FOLDER = ROOT / ".cache" / "mutants"
+# The chapters' tests are not asked.
+TESTS = ["tests/unit", "tests/properties", "tests/oracles", "mfbook"]
 # Drawing and the stored experiments: their tests are those of the book, not unit tests.
 LEFT_OUT = ("mfbook.book.plots*", "mfbook.book.experiments*")
 #: Bytes of address space of one process: a change that asks for more has been noticed.
@@ -449,7 +455,7 @@ def _sources() -> dict[str, str]:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--modules", default="*", help="names such as mfbook.models.sphere.*")
-    parser.add_argument("--tests", nargs="*", default=["tests", "mfbook"], help="files of tests")
+    parser.add_argument("--tests", nargs="*", default=TESTS, help="files of tests")
     parser.add_argument("--sample", type=float, default=1.0, help="share of the mutants")
     parser.add_argument("--budget", type=float, default=20.0, help="seconds of tests for one")
     parser.add_argument("--workers", type=int, default=os.cpu_count())

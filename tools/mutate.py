@@ -3,6 +3,23 @@
 ``mutants(source, module)`` lists them. Text that only a reader sees is left alone (docstrings,
 messages of errors, f-strings, annotations); so are class bodies outside of their methods, and
 ``strict=True`` of ``zip``, which is an assertion.
+
+Four classes of changes make no difference that a function promises, and are left out as classes:
+
+* *Amounts of work at a time*: constants called ``BLOCK`` or ``CHUNKS``, and the size that is given
+  to ``blocks``. Results do not depend on them; speed and memory do.
+* *Tolerances*: a number of at most 1e-5 in the body of a function or in a constant (a tolerance, a
+  step, a guard) is not doubled, a number of units of rounding (a multiple of ``eps``) is not
+  increased, and an inequality that has one in it is not made strict: what is exactly at one may
+  fall on either side. Tolerances that are arguments are stated: their defaults are changed, and
+  inequalities with them. So is everything else around a tolerance: a sign, a factor.
+* *Most iterations*: one more or one less where a loop has no variable (``for _ in range(40)``) or a
+  minimiser is told ``maxiter`` and the like in a dictionary.
+* *What is only shown*: calls of a progress ``bar``, and statements that prepare the message of the
+  error with which their block ends.
+
+All other changes are made, also those that cannot be noticed: two factors of an inner product that
+change places, or another start of a search.
 """
 
 from __future__ import annotations
@@ -23,6 +40,12 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Their arguments may change places.
 SYMMETRIC = {"max", "min", "maximum", "minimum", "add", "multiply", "hypot", "logaddexp",
              "isclose", "array_equal"}  # fmt: skip
+#: Constants that say how much is done at a time.
+WORK = {"BLOCK", "CHUNKS"}
+#: Numbers up to this are tolerances, steps or guards.
+SMALL = 1e-5
+#: Options of minimisers that bound their work.
+CAPS = {"maxiter", "maxfun", "maxls", "maxcor"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +73,7 @@ class Changes:
 
     def __init__(self, source: str, module: str):
         self.tree, self.mutants = ast.parse(source), []
-        self._changes = list(_changes(self.tree))
+        self._changes, left_out = list(_changes(self.tree)), _left_out(self.tree)
         seen, texts = Counter(), {}
         for index, (function, statement, node, after, _) in enumerate(self._changes):
             before, after = _short(node), after if isinstance(after, str) else _short(after)
@@ -61,8 +84,9 @@ class Changes:
             what = f"{module}|{name}|{texts[whole]}|{before}|{after}"
             seen[what] += 1
             key = hashlib.sha256(f"{what}|{seen[what]}".encode()).hexdigest()[:16]
-            mutant = Mutant(module, name, _lines(statement), before, after, key, index)
-            self.mutants.append(mutant)
+            if not left_out(node, self._changes[index][3]):
+                mutant = Mutant(module, name, _lines(statement), before, after, key, index)
+                self.mutants.append(mutant)
 
     def make(self, index: int) -> ast.Module:
         """A module of the changed function alone, in its class, or of the changed constant."""
@@ -78,6 +102,75 @@ class Changes:
 def mutants(source: str, module: str) -> list[Mutant]:
     """All mutants of one module, in the order of its text."""
     return Changes(source, module).mutants
+
+
+def _left_out(tree):
+    """Whether a change of a node is of a class that makes no difference (see above)."""
+    small = {
+        target.id
+        for top in tree.body
+        if isinstance(top, ast.Assign) and _is_small(top.value)
+        for target in top.targets
+        if isinstance(target, ast.Name)
+    }
+
+    def tolerance(node):
+        """Whether a small number, a multiple of eps or a constant for either is in a term."""
+        parts = ast.walk(node)
+        return any(_is_small(part) or getattr(part, "id", "") in small for part in parts)
+
+    whole, numbers, strict = set(), set(), set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign([ast.Name(name)]) if name in WORK:
+                whole.update(map(id, ast.walk(node.value)))
+            case ast.Call(ast.Name("blocks"), [_, size]):
+                whole.update(map(id, ast.walk(size)))
+            case ast.For(ast.Name("_"), ast.Call(ast.Name("range"), [ast.Constant() as most])):
+                numbers.add(id(most)), whole.add(id(node.iter))
+            case ast.Dict(keys, values):
+                named = zip(keys, values, strict=True)
+                numbers.update(id(v) for k, v in named if getattr(k, "value", None) in CAPS)
+            case ast.BinOp(left, ast.Mult(), right):
+                for number, other in ((left, right), (right, left)):
+                    if ast.unparse(other).endswith((".eps", " eps")) or ast.unparse(other) == "eps":
+                        numbers.add(id(number))
+            case ast.Compare(left, _, comparators):
+                if any(map(tolerance, [left, *comparators])):
+                    strict.add(id(node))
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name("bar")))):
+                whole.update(map(id, ast.walk(node)))
+            case ast.If(_, [*before, ast.Raise()]):
+                whole.update(id(part) for statement in before for part in ast.walk(statement))
+        if isinstance(node, ast.Constant) and _is_small(node):
+            numbers.add(id(node))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arguments):  # defaults are stated
+            stated = [d for d in (*node.defaults, *node.kw_defaults) if d is not None]
+            numbers.difference_update(id(part) for d in stated for part in ast.walk(d))
+
+    def left_out(node, after):
+        if id(node) in whole:
+            return True
+        if isinstance(node, ast.Constant):
+            return id(node) in numbers
+        return id(node) in strict and not _turned(node, after)
+
+    return left_out
+
+
+def _is_small(node):
+    """Whether an expression is a small positive number, or a multiple of eps."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, float) and 0 < node.value <= SMALL
+    return isinstance(node, ast.BinOp) and ast.unparse(node).endswith("finfo(float).eps")
+
+
+def _turned(node, after):
+    """Whether an equality has become its opposite: another change than that of strictness."""
+    equal = (ast.Eq, ast.NotEq, ast.Is, ast.IsNot, ast.In, ast.NotIn)
+    pairs = zip(node.ops, after.ops, strict=True)
+    return any(isinstance(a, equal) and type(a) is not type(b) for a, b in pairs)
 
 
 def _changes(tree):

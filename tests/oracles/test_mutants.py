@@ -62,6 +62,38 @@ def test_changes_that_are_made_where_they_are_said_to_be():
     assert {m.key for m in found if m.function} <= {m.key for m in mutants(more, "module")}
 
 
+LEFT_OUT = """
+BLOCK, TIE = 64, 1
+BLOCK = 64
+NOISE = 1e-12
+
+
+def f(x, bar, tolerance=1e-8, steps=0):
+    for part in blocks(len(x), BLOCK // (2 * steps)):
+        bar.update(part - bar.n)
+    for _ in range(40):
+        y = g(x, maxiter=7, options={"maxiter": 100, "size": 3})
+    if y.size:
+        wrong = y[0]
+        raise ValueError(f"x: {wrong}")
+    if y <= 4 * np.finfo(float).eps or y == NOISE:
+        y = z < NOISE
+    return y <= tolerance, steps > 0, y < 1e-9 * z
+"""
+
+
+def test_classes_of_changes_that_make_no_difference_are_left_out():
+    assert {(m.before, m.after) for m in mutants(LEFT_OUT, "module")} == {
+        ("1e-08", "2e-08"), ("0", "1"), ("7", "8"), ("3", "4"), ("y.size", "not y.size"),
+        ("1e-09 * z", "1e-09 / z"), ("1e-09 * z", "1e-09"), ("y == NOISE", "y != NOISE"),
+        ("4 * np.finfo(float).eps", "4 / np.finfo(float).eps"), ("4 * np.finfo(float).eps", "4"),
+        ("blocks(len(x), BLOCK // (2 * steps))", "blocks(BLOCK // (2 * steps), len(x))"),
+        ("y <= 4 * np.finfo(float).eps or y == NOISE",
+         "y <= 4 * np.finfo(float).eps and y == NOISE"),
+        ("y <= tolerance", "y < tolerance"), ("steps > 0", "steps >= 0"),
+    }  # fmt: skip
+
+
 def test_a_method_is_compiled_in_its_class():
     source = "class A:\n    x = 1\n\n    def f(self):\n        return self.x + 1\n"
     tree = Changes(source, "module").make(0)
