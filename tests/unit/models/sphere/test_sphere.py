@@ -333,6 +333,12 @@ def test_jacobian_against_autograd(d, kind, normalised):
 
 
 def test_complex_points_are_derivatives():
+    """Of the velocity at the particles, and of the first variation at any points, few and many."""
+    for n in (4, 600):
+        F, mu, x = energy(2.0, "gelu", 2), on_sphere(n, n, 2), points(1, n, 2)
+        T = frames(x)[:, :, 0]
+        slope = F.at(mu).first_variation(x + 1e-30j * T).imag / 1e-30
+        np.testing.assert_allclose(slope, (F.gradient(x, mu) * T).sum(axis=1), atol=1e-13)
     for normalised in (False, True):
         F, mu = energy(2.0, "gelu", 2, normalised=normalised), on_sphere(0, 4, 2)
         T = frames(mu.atoms)[:, :, 0]
