@@ -82,6 +82,10 @@ def test_rings_chains_and_single_particles(d):
     assert same.count == 2 and same.widest < 1e-15
     three = clusters(ring[:3], threshold=0.3)  # spread 0.157 around the centre, 0.314 across
     assert three.count == 1 and three.tight and not three.within(ring[:3])
+    for size in (1e-2, 1e-6, 1e-10):  # a heavy end: the centre does not tell how far they are apart
+        chain = Measure(flat(size * np.arange(3.0), d), [0.98, 0.01, 0.01])
+        for across, within in ((1.95, False), (2.05, True)):
+            assert clusters(chain, threshold=across * size).within(chain.atoms) == within
     seam = clusters(flat([3.1, -3.1, 0.0, 0.2], d), threshold=0.25)
     assert seam.labels.tolist() == [0, 0, 1, 1]
     assert seam.centres == pytest.approx(flat([np.pi, 0.1], d))

@@ -220,6 +220,7 @@ def test_the_density_of_a_weak_smooth_unit_in_closed_form():
     beta = 100.0
     F = SphereEnergy(beta, [[0.6, 0.8]], [2e-4], "tanh", bias=[0.5])
     mu = minimise_on_circle(F, tolerance=1e-12).measure
+    np.testing.assert_allclose(mu.atoms, circle(mu.size), atol=1e-14)  # equally spaced
     t = 2 * np.pi * np.arange(600) / 600
     k = np.arange(1, 15)
     v = F.potential(circle(600)) / 2 @ np.exp(-1j * np.outer(t, k)) / 300

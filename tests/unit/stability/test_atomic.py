@@ -179,6 +179,15 @@ def test_invariances():
     np.testing.assert_allclose(turned.K, P @ report.K @ P.T, atol=1e-13)
 
 
+@pytest.mark.parametrize("distance", [0.0, 1e3, 1e6, 1e9])
+def test_the_origin_does_not_matter(distance):
+    """Differences of points far away lose digits, which is no fault of the functional."""
+    a = distance + np.array([1.0, -0.5, 2.0])
+    report = dirac_stability(Anchor(2.0, a), a)
+    np.testing.assert_allclose(report.deviations, 2, rtol=1e-12)
+    assert report.verdict == "stable"
+
+
 def test_single_precision():
     R, _, theta = small(0)
     rough = AttentionRisk(R.X, R.Y, R.W_U, R.shape, dtype=np.float32)
@@ -208,9 +217,18 @@ def test_verdicts_of_quadratic_energies(own, shared, size):
     assert report.verdict == verdict
     assert report.split_rate == pytest.approx(-own * size, abs=1e-10 * size)
     assert report.translation_rate == pytest.approx(-shared * size, abs=1e-10 * size)
+    assert report.tolerance == pytest.approx(1e-9 * max(1, *np.abs(report.deviations),
+                                                        *np.abs(report.translations)))  # fmt: skip
     faint = dirac_stability(Energy(1e-13 * A, 1e-13 * B), np.zeros(3))
     loose = dirac_stability(Energy(A, B), np.zeros(3), tolerance=2.0)
     assert faint.verdict == loose.verdict == "neutral"
+
+
+def test_an_eigenvalue_of_the_size_of_the_tolerance_counts_as_zero():
+    B, zero = np.diag([-1.0, 1.0, 2.0]), np.zeros(3)
+    for A, worse in ((0 * B, "translation"), (np.diag([2.0, 0.0, 0.0]), "splitting")):
+        for share, verdict in ((0.5, "neutral"), (0.499, worse)):
+            assert dirac_stability(Energy(A, B), zero, tolerance=share).verdict == verdict
 
 
 @pytest.mark.parametrize("seed", [1, 2])
