@@ -50,6 +50,13 @@ def test_some_changes(name):
         fuzz(name, FEW)
 
 
+def test_no_argument_may_be_an_object_of_no_kind():
+    for name, one in CASES.items():
+        for argument, change in one.changes():
+            if change.name.startswith("Opaque <"):
+                assert_right(name, [(argument, change)])
+
+
 def checked(theta):
     return Measure.dirac(theta).atoms[0]
 

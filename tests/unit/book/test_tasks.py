@@ -170,6 +170,8 @@ def test_smallest_tasks():
     head = copy_head(shape, tokens=3, lag=1, scale=20.0)
     assert task.risk(shape)(Measure.dirac(head)) - task.optimal_risk < 1e-3
     assert induction(sequences=6, tokens=2, vocabulary=2).X.shape == (6, 2, 3)
+    for V in (26, 27, 40):  # each word has a name of its own
+        assert len(set(copying(sequences=1, vocabulary=V).words)) == V
     assert teacher(sequences=2, tokens=1, vocabulary=2, heads=1).Y.shape == (2, 1, 2)
 
 

@@ -413,6 +413,16 @@ def test_bad_arguments_are_named(name, call):
 # ---------------------------------------------------------------- propagation of chaos
 
 
+@pytest.mark.parametrize("k", range(1, 7))
+def test_steps_up_to_the_stated_length_are_one_sided(k):
+    L = bounds.feature_bounds(1.3, 0.7, 1.1, k).L
+    assert bounds.drift_lipschitz(1.3, 0.7, 1.1, k).measure == pytest.approx(L**2 / 2, rel=1e-14)
+    epsilon = 2 / bounds.drift_lipschitz(1.3, 0.7, 1.1, k).measure
+    for step, short in ((epsilon, True), (1.001 * epsilon, False)):
+        report = bounds.propagation_bound(1.3, 0.7, 1.1, k, M=10, epsilon=step, tau=2.0)
+        assert report.one_sided == short == (report.exponent < report.paper_exponent)
+
+
 @given(
     M=st.integers(1, 1000), steps=st.integers(1, 300), share=st.floats(0.01, 0.99),
     delta=st.floats(1e-6, 0.99), D=st.integers(1, 50),

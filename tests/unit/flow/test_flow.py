@@ -145,6 +145,8 @@ def test_rosenbrock_on_a_stiff_system():
             inner.append(np.abs(solver.dense_output()(t) - exact(t))[:, t > 0.55])
         return np.abs(solver.y - exact(span[1])).max(), np.hstack(inner).max()
 
+    with pytest.raises(ValueError, match="^rtol, atol: "):
+        errors(0.0)
     ends = [errors(1.0, max_step=h, first_step=h)[0] for h in (1 / 64, 1 / 128, 1 / 256)]
     np.testing.assert_allclose(np.log2(np.divide(ends[:-1], ends[1:])), 2, atol=0.2)
     for norm in ("rms", "max"):
@@ -214,6 +216,22 @@ def test_only_what_may_move_is_dissipated():
     assert dissipation(F, Measure([[0.6, 0.8]])) == pytest.approx(25 - 9, rel=1e-14)
     mu = Measure([[3.0], [4.0]], [0.25, 0.75])
     assert dissipation(Ridge(2.0), mu) == pytest.approx(0.25 * 36 + 0.75 * 64)
+
+
+class Geodesics(Sphere):
+    """The circle with steps along it: a space of a user's own."""
+
+    def retract(self, x, v):
+        angle = np.linalg.norm(v, axis=1, keepdims=True)
+        return np.cos(angle) * x + np.sinc(angle / np.pi) * v
+
+
+def test_steps_are_those_of_the_space():
+    start, times = Measure(Sphere().sample(0, 3, 2)), np.linspace(0, 2, 5)
+    turn = np.array([[0.0, 1.0], [-1.0, 0.0]])
+    run = flow(lambda x, mu: x @ turn, start, times, Geodesics(), method="euler", step=0.5)
+    for t, atoms in zip(times, run.atoms, strict=True):
+        np.testing.assert_allclose(atoms, start.atoms @ expm(t * turn), atol=1e-13)
 
 
 def test_euler_uses_the_rate_at_the_start_of_each_step():

@@ -96,14 +96,15 @@ def test_one_model_with_ridges_is_searched_and_nothing_else():
 
 
 class Known(Functional):
-    """First variation x^2, with a stated minimum."""
+    """First variation x^2, or a multiple of it, with a stated minimum."""
 
-    def __init__(self, least):
-        self.least = least
+    def __init__(self, least, size=1.0):
+        self.least, self.size = least, size
 
     def at(self, mu):
         return SimpleNamespace(
-            first_variation=lambda x: x[:, 0] ** 2, minimise=lambda rng, **options: self.least
+            first_variation=lambda x: self.size * x[:, 0] ** 2,
+            minimise=lambda rng, **options: self.least,
         )
 
 
@@ -118,11 +119,12 @@ def test_both_ends_of_the_gap():
         (0.75, 0.5, 0.5, mean - 0.25, mean - 0.5),  # the same, against an atom
         (0.125, 0.125 + 1e-10, 9.0, mean - 0.125, mean - 0.125 - 1e-10),
     ):
-        for converged in (True, False):
-            gap = frank_wolfe_gap(
-                Known(Minimum(np.array([9.0]), value, lower, converged, 7)), mu, 0
-            )
-            assert (gap.found, gap.rigorous) == pytest.approx((found, rigorous), rel=1e-15)
+        # rounding is relative to the size of the functional, where that is large
+        for converged, size in ((True, 1.0), (False, 1.0), (True, 2.0**20)):
+            least = Minimum(np.array([9.0]), size * value, size * lower, converged, 7)
+            gap = frank_wolfe_gap(Known(least, size), mu, 0)
+            ends = size * found, size * rigorous
+            assert (gap.found, gap.rigorous) == pytest.approx(ends, rel=1e-15)
             assert (gap.rigorous < gap.found) == (rigorous < found)
             assert gap.point == [point] and gap.converged is converged
     closed = Known(Minimum(np.array([1.0]), 1.0 + 1e-15, 1.0 + 1e-15, True, 1))

@@ -112,8 +112,9 @@ def test_descriptions_of_one_measure(p, dim):
     weighted = Measure(x, [0.2, 0.4, 0.2, 0.2])
     repeated = Measure(x[[0, 1, 2, 1, 3]])
     padded = Measure(np.concatenate([[[99.0] * dim], x]), [0.0, 0.2, 0.4, 0.2, 0.2])
+    rounded = Measure(x, weighted.weights * (1 + 9e-10))  # a sum that is accepted as one
     d = wasserstein(weighted, nu, p)
-    for same in (repeated, repeated.merge(), padded):
+    for same in (repeated, repeated.merge(), padded, rounded):
         assert wasserstein(same, nu, p) == pytest.approx(d, rel=1e-12)
         assert wasserstein(nu, same, p) == pytest.approx(d, rel=1e-12)
         assert wasserstein(same, weighted, p) < 1e-12
@@ -207,9 +208,9 @@ def test_sliced_distance_without_a_spread():
 # test functions and duality
 
 
-@pytest.mark.parametrize("f", random_functions(28, 3, 12), ids=lambda f: f.name)
-def test_test_functions_have_lipschitz_constant_one(f):
-    rng = np.random.default_rng(26)
+@pytest.mark.parametrize("k", range(12))
+def test_test_functions_have_lipschitz_constant_one(k):
+    f, rng = random_functions(28, 3, 12)[k], np.random.default_rng(26)
     x, h = rng.normal(size=(200, 3)) * rng.exponential(2, size=(200, 1)), 1e-5
     values, size = f(x), np.linalg.norm(f.gradient(x), axis=1)
     assert (np.abs(values[:, None] - values) <= lengths(x, x) * (1 + 1e-12) + 1e-14).all()
