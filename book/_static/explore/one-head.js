@@ -4,7 +4,8 @@ explore.register("one-head", (figure, { beta: first = 0.03 }) => {
   const { energy, conserved, bend, velocity } = mfbook.oneHead, { number } = explore;
   const SIDE = 2.2, FIRST = 0.05, LAST = 1000, LEAST = 1e-12, POINTS = 160;
   const start = (c) => { const P = c / 2 + Math.sqrt((c * c) / 4 + 1); return [Math.sqrt(P), 1 / Math.sqrt(P)]; };
-  const presets = [[0.03, "nearly balanced: β = 0.03"], [0, "on the diagonal: β = 0"], [2, "unbalanced: β = 2"], [-0.5, "b larger: β = −0.5"], [null, "as dragged"]];
+  const presets = [[first, `nearly balanced: β = ${number(first)}`], [0, "on the diagonal: β = 0"], [2, "unbalanced: β = 2"],
+    [-0.5, "b larger: β = −0.5"], [null, "as dragged"]];
 
   const plane = figure.panel({
     title: "Where the head goes", x: { label: "a", max: SIDE }, y: { label: "b", max: SIDE }, equal: true, weight: 0.8,
@@ -23,17 +24,19 @@ explore.register("one-head", (figure, { beta: first = 0.03 }) => {
   const turn = decay.rule({ role: "bound", label: "E = β²/8" });
   const now = decay.points({ role: "found", size: 6, label: "the head at time τ" });
 
-  const preset = figure.select({ label: "Start", value: first, options: presets, change: (c) => { if (c !== null) head.set(...start(c)); } });
+  const choose = (value) => { if (value !== null) head.set(...start(value)); };
+  const preset = figure.select({ label: "Start", value: first, options: presets, change: choose });
   const time = figure.slider({ label: "time τ", min: FIRST, max: LAST, value: FIRST, log: true });
   const head = plane.handle({
-    label: "Start of the head", ...Object.fromEntries(start(first).map((v, i) => ["xy"[i], v])), role: "bound",
+    label: "Start of the head", x: start(first)[0], y: start(first)[1], role: "bound",
     constrain: (a, b) => [Math.max(a, 0.05), Math.max(b, 0.05)], move: () => { preset.value = null; },
     text: (a, b) => `a = ${number(a)}, b = ${number(b)}, β = ${number(conserved(a, b))}`,
   });
   figure.player({ slider: time, seconds: 10 });
   const shown = Object.fromEntries(["β = a² − b²", "τ", "E", "bend at τ"].map((name) => [name[0], figure.value(name)]));
 
-  const grid = Float64Array.from({ length: 221 }, (_, i) => (i * SIDE) / 220), days = Float64Array.from({ length: POINTS }, (_, i) => FIRST * (LAST / FIRST) ** (i / (POINTS - 1)));
+  const grid = Float64Array.from({ length: 221 }, (_, i) => i * SIDE / 220);
+  const days = Float64Array.from({ length: POINTS }, (_, i) => FIRST * (LAST / FIRST) ** (i / (POINTS - 1)));
   balanced.set(days, days.map((t) => 1 / (8 * t * t)));
   let run, c, key;
   function follow(a, b) { // until rounding is all that is left of E
@@ -41,9 +44,7 @@ explore.register("one-head", (figure, { beta: first = 0.03 }) => {
     run = { t: [0], y: [[a, b]], E: [energy(a, b)] };
     for (const t of days) {
       if (run.E.at(-1) < LEAST / 10 || !states.advance(t)) break;
-      run.t.push(t);
-      run.y.push([...states.y]);
-      run.E.push(energy(...states.y));
+      [run.t, run.y, run.E].forEach((list, i) => list.push([t, [...states.y], energy(...states.y)][i]));
     }
   }
   // Between two stored times E is a power of τ, nearly.
@@ -53,6 +54,7 @@ explore.register("one-head", (figure, { beta: first = 0.03 }) => {
     const part = Math.log(run.E[i - 1] / height) / Math.log(run.E[i - 1] / run.E[i]);
     return run.t[i - 1] * (run.t[i] / run.t[i - 1]) ** part;
   }
+  const place = () => Math.max(0, run.t.findLastIndex((t) => t <= time.value * 1.0001));
   const when = (t) => (t === Infinity ? "never" : t === 0 ? "at the start" : `at τ = ${number(t, 2)}`);
 
   figure.update(() => {
@@ -69,16 +71,17 @@ explore.register("one-head", (figure, { beta: first = 0.03 }) => {
       shown.β.set(number(c));
       shown.b.set(c ? when(timeOf(bend(c))).replace("at τ = ", "") : "never");
     }
-    const i = Math.max(0, run.t.findLastIndex((t) => t <= time.value * 1.0001));
+    const i = place();
     here.set([run.y[i][0]], [run.y[i][1]]);
     now.set(i ? [run.t[i]] : [], [run.E[i]]);
     shown.τ.set(time.value);
     shown.E.set(run.E[i] < LEAST ? "below 1e-12" : run.E[i]);
   });
   figure.says = () => {
-    const i = Math.max(0, run.t.findLastIndex((t) => t <= time.value * 1.0001)), [a, b] = run.y[i];
-    const way = c ? `It bends ${when(timeOf(bend(c)))}, at the height β²/8 = ${number(bend(c), 2)}; from there on E falls like exp(−${number(2 * Math.abs(c), 2)} τ).`
-      : "The head is balanced: E falls like 1/(8τ²) for ever and never bends.";
-    return `The head starts at a = ${number(head.x)}, b = ${number(head.y)} and keeps β = a² − b² = ${number(c)}. At τ = ${number(time.value)} it has come to a = ${number(a)}, b = ${number(b)}, where E = ${run.E[i] < LEAST ? "below 1e-12" : number(run.E[i])}. ${way}`;
+    const i = place(), [a, b] = run.y[i], E = run.E[i] < LEAST ? "below 1e-12" : number(run.E[i]), rate = number(2 * Math.abs(c), 2);
+    return `The head starts at a = ${number(head.x)}, b = ${number(head.y)} and keeps β = a² − b² = ${number(c)}. `
+      + `At τ = ${number(time.value)} it has come to a = ${number(a)}, b = ${number(b)}, where E is ${E}. `
+      + (c ? `E bends ${when(timeOf(bend(c)))}, at the height β²/8 = ${number(bend(c), 2)}; from there on it falls like exp(−${rate} τ).`
+        : "The head is balanced: E falls like 1/(8τ²) for ever and never bends.");
   };
 });

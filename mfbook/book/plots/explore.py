@@ -124,10 +124,11 @@ def explorable(
     for argument, text in (("says", says), ("caption", caption)):
         if not str(text).strip():
             raise ValueError(f"{argument}: expected a sentence, got an empty text")
-    if not isinstance(parameters or {}, Mapping):
+    parameters = {} if parameters is None else parameters
+    if not isinstance(parameters, Mapping):
         raise TypeError(f"parameters: expected a mapping, got {type(parameters).__name__}")
     try:
-        stored = json.dumps(dict(parameters or {}), ensure_ascii=False, allow_nan=False)
+        stored = json.dumps(dict(parameters), ensure_ascii=False, allow_nan=False)
     except TypeError as error:
         raise TypeError(f"parameters: {error}") from None
     except ValueError:
