@@ -32,7 +32,7 @@ __all__ = ["dissipation", "flow", "gradient_flow"]
 #: SciPy's solvers replace a smaller relative tolerance by this one.
 LEAST_RTOL = 100 * np.finfo(float).eps
 #: What integrates velocities without jumps where nothing is said.
-SMOOTH = {"method": "DOP853", "rtol": 1e-8, "atol": 1e-10}
+SMOOTH: dict[str, Any] = {"method": "DOP853", "rtol": 1e-8, "atol": 1e-10}
 
 
 def dissipation(F: Functional, mu: Measure) -> float:

@@ -3,6 +3,7 @@ r"""How the engine advances: steps of fixed length, SciPy's adaptive solvers, lo
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -127,7 +128,7 @@ def adaptive(run, method, checkpoint, bar, budget, rtol, atol, dense) -> Traject
             solver = _solver(run, method, arrays, tau, h, rtol, atol)
             watch = Watch(solver, budget, end)
         while solver is not None and solver.status == "running":
-            reason = watch.verdict(run.evaluations, lambda at=solver.t: _time(run, at))
+            reason = watch.verdict(run.evaluations, partial(_time, run, solver.t))
             if reason:
                 run.save(checkpoint)  # with a larger budget it goes on from there
                 break
@@ -179,21 +180,26 @@ def _solver(run, method, arrays, tau, h, rtol, atol):
     """A solver at the start, or where a checkpoint was saved."""
     end, counted = float(run.tau[-1]), run.evaluations
     # a step saved near a bound may be longer than what is left
-    options = {} if h is None else {"first_step": min(h, end - tau)}
+    options: dict = {} if h is None else {"first_step": min(h, end - tau)}
     if method == "rosenbrock":
-        # here: with SciPy's solvers, a quarter of a second that only a computation needs
-        from mfbook.flow.rosenbrock import Rosenbrock as Solver
-
         options["linearised"] = lambda _, y: run.linearised(y)
-    else:
-        Solver = getattr(scipy.integrate, method)
-    solver = Solver(
+    solver = _class(method)(
         lambda _, y: run.velocity(y).ravel(), tau, arrays["y"], end, rtol=rtol, atol=atol, **options
     )
     if "f" in arrays:  # so that a one-step method goes on with the same bits
         solver.h_abs, solver.f = h, arrays["f"]
         run.evaluations = counted
     return solver
+
+
+def _class(method) -> Any:
+    """The solver's class."""
+    if method != "rosenbrock":
+        return getattr(scipy.integrate, method)
+    # here: with SciPy's solvers, a quarter of a second that only a computation needs
+    from mfbook.flow.rosenbrock import Rosenbrock
+
+    return Rosenbrock
 
 
 def _state(solver, method):

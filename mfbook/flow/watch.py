@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 #: Evaluations of the field that an adaptive solver may use where nothing is said.
 BUDGET = 1_000_000
 #: What passes over jumps of the velocity: a low order, and a tolerance that asks no more.
-OVER_KINKS = {"method": "RK23", "rtol": 1e-4, "atol": 1e-7}
+OVER_KINKS: dict[str, Any] = {"method": "RK23", "rtol": 1e-4, "atol": 1e-7}
 #: Share of the budget that is spent before a flow is given up: steps may collapse for a while.
 SHARE = 0.01
 #: Steps that are looked back on.

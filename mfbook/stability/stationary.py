@@ -3,6 +3,7 @@ r"""A single head brought to rest: where :func:`dirac_stability` can be asked.""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +12,6 @@ from mfbook import _validate as validate
 from mfbook.functional import Functional
 from mfbook.measure import Measure
 from mfbook.optimise.descent import descend
-from mfbook.space import Space
 from mfbook.stability.atomic import atomic_stability, functional
 
 __all__ = ["StationaryHead", "stationary_head"]
@@ -91,7 +91,7 @@ def stationary_head(
     theta = validate.array(start, "start", ("D",), largest=validate.LARGEST).astype(float)
     tolerance = validate.positive(tolerance, "tolerance")
     maxiter = validate.count(maxiter, "maxiter")
-    space: Space = F.space
+    space: Any = F.space
     if getattr(space, "dim", len(theta)) != len(theta):
         raise ValueError(f"start: expected a point of R^{space.dim}, got R^{len(theta)}")
     if not space.contains(theta[None]).all():
