@@ -99,6 +99,13 @@ def test_what_is_not_needed_is_not_imported(code, without):
     assert not without & set(done.stdout.split())
 
 
+def test_no_name_at_the_door_imports_what_only_a_computation_needs():
+    code = "import sys, mfbook as mf; [getattr(mf, n) for n in mf.__all__]; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {f"scipy.{part}" for part in ("integrate", "optimize", "sparse", "spatial", "stats")}
+    assert not (heavy | {"tqdm"}) & set(done.stdout.split())
+
+
 #: As CHANGELOG.md promises; of what stands in several places now, one name of each.
 OLD = """
 attention models.attention AttentionRisk
