@@ -15,10 +15,14 @@ from mfbook.book.plots.style import DATA_MIME, Picture
 
 __all__ = ["Frames", "frames"]
 
+#: What is read where scripts are taken out of the figure, as JupyterLab does before a run.
+HINT = "Run this cell, and the cells above it, to move the slider."
+
 # Shows picture number `value`, and tells screen readers and the label what it is.
 _MOVE = (
-    "const f=this.closest('figure'),p=[...f.querySelectorAll('img')],c=p[this.value];"
-    "p.forEach(i=>i.hidden=i!==c);"
+    "const f=this.closest('figure'),i=f.querySelector('img'),"
+    "c=f.querySelectorAll('details img')[this.value];"
+    "i.src=c.src;i.alt=c.alt;i.dataset.label=c.dataset.label;"
     "this.setAttribute('aria-valuetext',c.dataset.label);"
     "f.querySelector('output').textContent=c.dataset.label"
 )
@@ -49,29 +53,43 @@ class Frames:
 
     def _repr_html_(self) -> str:
         images = []
-        for i, (picture, label, alt) in enumerate(
-            zip(self.pictures, self.labels, self.alts, strict=True)
-        ):
+        for picture, label, alt in zip(self.pictures, self.labels, self.alts, strict=True):
             data = base64.b64encode(_small(picture.png)).decode()
-            hidden = "" if i == self.start else " hidden"
             width, height = (n // 2 for n in picture.size)
             images.append(
                 f'<img src="data:image/png;base64,{data}" alt="{html.escape(alt)}" '
                 f'data-label="{html.escape(label)}" width="{width}" height="{height}" '
-                f'style="max-width:100%;height:auto"{hidden}>'
+                'style="max-width:100%;height:auto">'
             )
-        name, label = html.escape(self.name), html.escape(self.labels[self.start])
-        return (
-            '<figure class="mf-frames"><label style="display:flex;gap:.75em;align-items:center">'
-            f'<span>{name}</span><input type="range" min="0" max="{len(images) - 1}" step="1" '
-            f'value="{self.start}" aria-label="{name}" aria-valuetext="{label}" '
-            f'style="flex:1;max-width:22em" oninput="{html.escape(_MOVE)}">'
-            f"<output>{label}</output></label>{''.join(images)}"
-            f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
-        )
+        return _markup(self.name, self.labels, images, self.start, self.caption)
 
     def __repr__(self) -> str:
         return f"Frames({len(self.pictures)} pictures, {self.name})"
+
+
+def _markup(
+    name: str, labels: Sequence[str], images: Sequence[str], start: int, caption: str
+) -> str:
+    """The figure: its slider, the picture shown first, and all pictures in a closed fold.
+
+    Where a front end takes out scripts and ``hidden``, one picture is left, with :data:`HINT`. In
+    JupyterLab the attribute ``data-lm-suppress-shortcuts`` leaves the arrow keys to the slider.
+    """
+    every = "".join(
+        f"<p>{html.escape(label)}</p>{image}" for label, image in zip(labels, images, strict=True)
+    )
+    name, label = html.escape(name), html.escape(labels[start])
+    return (
+        '<figure class="mf-frames"><label style="display:flex;gap:.75em;align-items:center">'
+        f'<span>{name}</span><input type="range" min="0" max="{len(images) - 1}" step="1" '
+        f'value="{start}" aria-label="{name}" aria-valuetext="{label}" '
+        'data-lm-suppress-shortcuts="true" '
+        f'style="flex:1;max-width:22em" oninput="{html.escape(_MOVE)}">'
+        f"<output>{label}</output></label>{images[start]}"
+        f'<p class="mf-frames-hint" hidden>{HINT}</p>'
+        f'<details class="mf-frames-all"><summary>All {len(images)} pictures</summary>{every}'
+        f"</details><figcaption>{html.escape(caption)}</figcaption></figure>"
+    )
 
 
 def _small(png: bytes) -> bytes:
@@ -97,7 +115,9 @@ def frames(
     """Draw a figure for each value and put the pictures under one slider.
 
     The slider is a plain range input: it works in a page without a kernel, by keyboard (arrow
-    keys) and with a screen reader. :func:`try_it` draws on demand, where a kernel runs.
+    keys) and with a screen reader. Below it a fold holds all pictures. In a stored notebook that
+    JupyterLab does not trust the slider rests: one picture is shown, with a line that says so.
+    :func:`try_it` draws on demand, where a kernel runs.
 
     Parameters
     ----------

@@ -208,12 +208,24 @@ def slider(**changes):
 
 def test_frames_show_one_picture_name_all_and_are_light():
     markup = shown(slider(start=1))[0]["text/html"]
-    images = re.findall(r"<img [^>]*>", markup)
-    assert [" hidden" in i for i in images] == [True, False, True]
-    assert all("slope" in re.search(r'alt="([^"]*)"', i)[1] for i in images)
+    first, fold, _ = re.split("<details|</details>", markup)
+    every = re.findall(r"<img [^>]*>", fold)
+    assert re.findall(r"<img [^>]*>", first) == [every[1]] and len(set(every)) == 3
+    assert [re.search(r'alt="([^"]*)"', i)[1][16] for i in every] == ["1", "2", "3"]
+    assert re.findall("<p>(slope .)</p>", fold) == ["slope 1", "slope 2", "slope 3"]
     assert "&lt;else&gt;" in markup and "<else>" not in markup
     assert 'aria-label="slope"' in markup and 'aria-valuetext="slope 2"' in markup
-    assert "http" not in markup and len(markup) / 3 < 40_000  # a dozen stay under a megabyte
+    assert "http" not in markup and len(markup) / 4 < 40_000  # a dozen stay under a megabyte
+
+
+def test_frames_show_one_picture_where_scripts_are_taken_out():
+    """What JupyterLab leaves of a stored figure: no script, and no ``hidden``."""
+    markup = re.sub(
+        r' (?:oninput|data-[a-z-]+)="[^"]*"| hidden', "", shown(slider())[0]["text/html"]
+    )
+    outside = re.sub("<details .*?</details>", "", markup, flags=re.S)
+    assert outside.count("<img ") == 1 and "to move the slider" in outside
+    assert " open" not in re.search("<details[^>]*>", markup)[0]
 
 
 def test_frames_start_at_a_picture():
