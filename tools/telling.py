@@ -26,8 +26,8 @@ def title(chapter: str) -> str:
 
     >>> title("06-long-time"), title("04b-certificates"), title("a-sphere-circle")
     ('Chapter 6', 'Chapter 4b', 'Appendix A, circle')
-    >>> title("b-primer")
-    'Appendix B'
+    >>> title("b-primer"), title("b2-attention")
+    ('Appendix B', 'Appendix B2')
     """
     first, *rest = chapter.split("-")
     if first[0].isdigit():

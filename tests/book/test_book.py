@@ -125,7 +125,7 @@ def test_metadata_are_normalised(notebook):
     for cell in notebook["cells"]:
         assert set(cell["metadata"]) <= {"mfbook", "mystnb", "tags"}
         own = cell["metadata"].get("mfbook", {})
-        assert set(own) <= {"numbers", "statement", "does", "open", "table"}
+        assert set(own) <= {"numbers", "statement", "does", "open", "table", "settings"}
 
 
 def test_no_path_of_a_machine_is_stored(notebook):
@@ -227,6 +227,11 @@ def named(cell: str) -> set[str]:
     return found
 
 
+def part_of(page: str) -> str:
+    """The number of a chapter, or the letter of an appendix, of a page."""
+    return re.match(r"\d+|[a-c]", page)[0]
+
+
 def test_letters_that_clash_stand_where_the_page_says():
     formulas = {
         name: " ".join(
@@ -246,5 +251,5 @@ def test_letters_that_clash_stand_where_the_page_says():
             used = re.compile(rf"(?<![A-Za-z\\]){re.escape(letter)}(?![A-Za-z])")
             for place in set().union(*map(named, cells)):
                 # a page beside a chapter belongs to it, as the pages of Appendix A to each other
-                alike = [n for n in CHAPTERS if n[:2] == place[:2]]
+                alike = [n for n in CHAPTERS if part_of(n) == part_of(place)]
                 assert any(used.search(formulas[n]) for n in alike), (letter, place)

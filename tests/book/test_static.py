@@ -18,6 +18,7 @@ from scipy.stats import norm
 
 from mfbook.book.experiments import propagation
 from mfbook.book.experiments import sphere as sphere_sweep
+from mfbook.book.experiments import text as text_sweep
 from mfbook.book.tasks import ALPHABET
 from mfbook.bounds import propagation_rate
 from mfbook.equilibria import settle
@@ -220,13 +221,19 @@ DERIVED = {
     ("04-static", "intro", "0.7"): lambda out: 1 / math.sqrt(2),
     ("04b-certificates", "text", "2048"): lambda out: 256 * 8,  # windows, and characters of one
     **dict.fromkeys(
-        [("05-dynamics", cell, "72") for cell in ("overview", "grid-text", "away")],
+        [
+            *(("05-dynamics", cell, "72") for cell in ("overview", "grid-text", "beside", "away")),
+            ("05b-measured", "overview", "72"),
+        ],
         lambda out: len(propagation.HEADS) * len(propagation.STEPS),
     ),
     ("05-dynamics", "grid-text", "3600"): lambda out: 72 * 50,
     ("05-dynamics", "cloud", "3600"): lambda out: 72 * 50,
     ("05-dynamics", "cloud", "1800"): lambda out: 72 * 50 / 2,
-    ("05-dynamics", "text-text", "29"): lambda out: len(ALPHABET),
+    ("05b-measured", "text-text", "29"): lambda out: len(ALPHABET),
+    ("05b-measured", "text-text", "16,384"): lambda out: len(text_sweep.task().X),
+    ("05b-measured", "text-text", "0.05"): lambda out: text_sweep.profile()(text_sweep.STEPS),
+    ("05b-measured", "text-meaning", "100"): lambda out: text_sweep.TIMES[text_sweep.COMPARED[0]],
     ("a-sphere-circle", "landscape-figure", "124"): lambda out: 360 * out("0.3444"),
     ("a-sphere-circle", "landscape-figure", "109"): lambda out: out("108.8"),
     ("a-sphere-circle", "figure-1-histograms", "109"): lambda out: out("108.8"),
@@ -246,7 +253,7 @@ DERIVED = {
     ("a-sphere-higher", "frozen-text", r"5\cdot10^{-4}"): lambda out: 5 * 1e-4,
     ("b-primer", "transport-text", "29"): lambda out: 49 / 2 + 9 / 2,
     # the time to infinity is at most exp(-r²) / (2r²) at length r = 6
-    ("b-primer", "unnormalised-breaks", r"3.2\cdot10^{-18}"): lambda out: math.exp(-36) / 72,
+    ("b2-attention", "unnormalised-breaks", r"3.2\cdot10^{-18}"): lambda out: math.exp(-36) / 72,
 }
 #: Text cells that name statements, or equations of the second paper, by the number alone.
 BARE_NUMBERS = {
@@ -324,7 +331,7 @@ def test_a_measured_number_is_found_wherever_it_stands():
 
 
 def test_what_is_not_accounted_for_is_not_tied():
-    path = BOOK / "05-dynamics.ipynb"
+    path = BOOK / "05b-measured.ipynb"
     invented, printed = Quoted("0.4567", 0.4567, ""), Quoted("0.06115", 0.06115, "")
     assert not Sentence(path, "text-meaning", invented).tied
     assert not Sentence(path, "w1-figure", invented, figure="fig-dynamics-w1").tied
