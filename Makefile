@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help book pdf test weekly wrong rounding elsewhere coverage mutants links dist run same matrix figure sweep bench weights address constraints clean
+.PHONY: help book lab pdf test weekly wrong rounding elsewhere coverage mutants links dist run same matrix figure sweep bench weights address constraints clean
 
 PYTHON ?= python3
 PY := .venv/bin/python
@@ -53,6 +53,9 @@ _build/.book: .venv/.book _config.yml _toc.yml tools/chapters.py tools/set_addre
 
 book: _build/.book  ## Render the stored notebooks to _build/html (warnings are errors)
 	@echo "The book: $(CURDIR)/_build/html/index.html"
+
+lab: .venv/.test  ## Write the chapters for JupyterLab to _build/lab, as Binder shows them
+	@$(PY) tools/for_lab.py _build/lab
 
 .venv/.pdf: .venv/.book
 	@echo "installing what printing needs into .venv"

@@ -126,15 +126,14 @@ window.pdf = (() => {
   // Of an interactive figure: the picture that is shown first, and what the slider would do.
   function still({article}) {
     for (const figure of article.querySelectorAll('figure.mf-frames')) {
-      const pictures = [...figure.querySelectorAll('img')];
-      const shown = pictures.find(picture => !picture.hidden);
+      const [shown, ...pictures] = figure.querySelectorAll('img');
       const line = make('p', {class: 'pdf-moves'});
       const here = make('b');
       here.textContent = `${figure.querySelector('input').ariaLabel}: ${shown.dataset.label}.`;
       const [first, last] = [pictures[0], pictures.at(-1)].map(picture => picture.dataset.label);
       line.append(here, ` In the web version this figure moves, from ${first} to ${last}.`);
       figure.querySelector('label').replaceWith(line);
-      pictures.filter(picture => picture !== shown).forEach(picture => picture.remove());
+      figure.querySelector('.mf-frames-all').remove();
     }
   }
 

@@ -38,7 +38,8 @@ PLACES = [
     (
         "README.md",
         "needs a public address, which the book does not have yet;\n  `make address` then puts "
-        "a badge here and buttons on the pages. Until then: `jupyter lab book`.",
+        "a badge here and buttons on the pages. Until then: `make lab`\n  writes the edition for "
+        "JupyterLab, which Binder will show, and says how to open it.",
         "the badge above opens the chapters in JupyterLab on Binder.",
     ),
     (

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -44,6 +45,16 @@ def test_environment_installs_and_runs_a_chapter(tmp_path):
          "--disable-pip-version-check", "--requirement", requirements],
         cwd=ROOT, check=True, timeout=900,
     )  # fmt: skip
+    # and as postBuild does it, with this Python alone
+    shutil.copytree(ROOT / "tools", tmp_path / "tools")
+    for name in ("_toc.yml", "mfbook", "postBuild"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copytree(BOOK, tmp_path / "book")
+    subprocess.run(
+        ["bash", "postBuild"], cwd=tmp_path, check=True, timeout=120,
+        env={"PATH": f"{home / 'bin'}:/usr/bin:/bin"},
+    )  # fmt: skip
+    assert "{term}" not in (tmp_path / "book" / "01-introduction.ipynb").read_text()
     seconds = json.loads((BOOK / "timings.json").read_text())
     chapter = min(chapters(), key=lambda path: seconds[path.stem]["seconds"])
     done = subprocess.run(
