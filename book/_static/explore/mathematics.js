@@ -12,6 +12,7 @@
 //   criticalRidge, ridgeRegime       lambda_c from the data; the regimes of the empty layer
 //   erf, activations, ring           Appendix A: the sphere energy on the circle
 //   transport                        W2: plan, distance, displacement and mixture
+//   networkLoss                      the primer's loss, neurons (a, w) on data on the line
 globalThis.mfbook = (() => {
   "use strict";
   const zeros = (n) => new Float64Array(n), equal = (n) => zeros(n).fill(1 / n);
@@ -374,7 +375,11 @@ globalThis.mfbook = (() => {
     return plan;
   }
 
+  // half the mean squared error of the mean of the neurons a tanh(w x)
+  const networkLoss = (x, y, neurons, weights = equal(neurons.length)) => x.reduce((sum, xi, i) => sum
+    + (neurons.reduce((f, [a, w], j) => f + weights[j] * a * Math.tanh(w * xi), -y[i])) ** 2, 0) / (2 * x.length);
+
   return { generator, rk4, stepper, integrate, task, at, predict, risk, forces, velocity, attention, features,
     bounds, headsNeeded, logCosh, oneHead, eigen, dirac, verdict, criticalRidge, ridgeRegime, erf, activations, ring,
-    transport };
+    transport, networkLoss };
 })();

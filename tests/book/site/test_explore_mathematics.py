@@ -183,7 +183,16 @@ def plans():
             mf.wasserstein(mu, nu), way.weights, way.atoms, both.atoms, both.weights]  # fmt: skip
 
 
-GROUPS = [layer, bounds, dirac, ring, flows, counts, plans]
+def networks():
+    rng = np.random.default_rng(8)
+    x, y, neurons, w = rng.normal(size=7), rng.normal(size=7), rng.normal(size=(4, 2)), [0.25] * 4
+    law = Measure(np.column_stack([neurons, np.zeros(4)]), w)  # without offsets
+    body = "return [mfbook.networkLoss(x, y, neurons), mfbook.networkLoss(x, y, neurons, w)];"
+    loss = mf.TwoLayerRisk(x[:, None], y)(law)
+    yield body, {"x": x, "y": y, "neurons": neurons, "w": w}, [loss, loss]
+
+
+GROUPS = [layer, bounds, dirac, ring, flows, counts, plans, networks]
 cases = cache(lambda group: list(group()))
 
 
@@ -212,6 +221,7 @@ MISTAKES = [
     (flows, "out[1] = -a * Math.tanh", "out[1] = a * Math.tanh"),
     (counts, 'rule === "arcs" ? first : place(i - 1)', "first"),
     (plans, "sum + mass * square", "sum + square"),
+    (networks, "(2 * x.length)", "x.length"),
 ]
 
 
