@@ -172,6 +172,7 @@ def test_smallest_tasks():
     assert induction(sequences=6, tokens=2, vocabulary=2).X.shape == (6, 2, 3)
     for V in (26, 27, 40):  # each word has a name of its own
         assert len(set(copying(sequences=1, vocabulary=V).words)) == V
+    assert "".join(copying(sequences=1, vocabulary=26).words).endswith("xyz")
     assert teacher(sequences=2, tokens=1, vocabulary=2, heads=1).Y.shape == (2, 1, 2)
 
 
