@@ -12,7 +12,7 @@ from tools.chapters import BOOK, read
 CELLS = computing(read(BOOK / "04-static.ipynb"))
 # The same cells in smaller portions: the checks hold for any number of draws and rounds.
 SMALLER = [
-    ("draws", "np.arange(2, 13), 1000", "np.arange(2, 13), 80"),
+    ("parameters", "repetitions = 1000", "repetitions = 80"),
     ("direction", "np.linspace(0, 1, 41)", "np.linspace(0, 1, 6)"),
     ("check-4-3", "size=50", "size=10"),
 ]
