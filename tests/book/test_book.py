@@ -137,7 +137,7 @@ def test_no_path_of_a_machine_is_stored(notebook):
 
 def test_a_chapter_has_an_interactive_figure(notebook):
     outputs = [output for cell in code_cells(notebook) for output in cell["outputs"]]
-    assert any('class="mf-frames"' in rendered(output) for output in outputs)
+    assert any(re.search('class="mf-(frames|explore)', rendered(output)) for output in outputs)
 
 
 def test_numbers_in_prose_come_from_outputs(notebook):
