@@ -8,6 +8,7 @@
 * Under each figure stands a link to its data, the files of ``book/figures``.
 * Each page says from which commit and versions it was built, and how long its cells took.
 * Rows of the notation page have anchors; each chapter lists the symbols first used there.
+* The search leads first to a statement whose number or title it is asked for, and to a symbol.
 * ``{figure-index}`` lists every figure, ``{source-figures}`` the figures of a paper.
 """
 
@@ -20,6 +21,7 @@ import re
 import shutil
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import version
@@ -27,7 +29,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from docutils import nodes
-from sphinx.addnodes import pending_xref
+from sphinx.addnodes import index, pending_xref
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -161,6 +163,35 @@ def addresses(identifier: str, number: str) -> list[str]:
     kind = title.split()[0].lower().removesuffix("s")
     numbers = re.findall(r"\d+(?:\.\d+)*", title)
     return [f"{kind}-{name.replace('.', '-')}" for name in numbers]
+
+
+#: Words that readers search for and the book does not use, and the labels that they want.
+WANTED = {"mode collapse": "q-clusters", "rank collapse": "q-clusters"}
+
+
+def offer(doctree: nodes.document, words: str, anchor: str) -> None:
+    """Let a search for these words lead to an anchor of this page first."""
+    doctree += index(entries=[("single", words, anchor, "main", None)])
+
+
+def offer_places(app: Sphinx, doctree: nodes.document) -> None:
+    """Let searches find the statements of this page by number and title, and what is wanted."""
+    for statement in book.statements(Path(app.srcdir)):
+        if statement.chapter == app.env.docname:
+            places = addresses(statement.id, statement.number)
+            kind = statement.number.split()[0].removesuffix("s")
+            for place in places:
+                number = place.partition("-")[2].replace("-", ".")
+                offer(
+                    doctree,
+                    f"{kind} ({number})" if kind == "Equation" else f"{kind} {number}",
+                    place,
+                )
+            for words in [statement.title, *([] if places else [statement.number])]:
+                offer(doctree, words.partition(";")[0], statement.id)
+    for words, label in WANTED.items():
+        if label in doctree.nameids.values():
+            offer(doctree, words, label)
 
 
 def footnote(docname: str, anchor: str, what: str) -> nodes.paragraph:
@@ -347,6 +378,27 @@ def symbol_id(symbol: str) -> str:
     return "symbol-" + "-".join(words).lower()
 
 
+def typed(symbol: str) -> str:
+    r"""A symbol as one types it into a search, or nothing if letters do not say it.
+
+    >>> typed(r"$\lambda_c = \sigma_1(\bar G)$"), typed(r"$W_Q, W_K$"), typed(r"$\int f\,d\mu$")
+    ('λ_c', 'W_Q', '')
+    """
+    first = re.split(r"\s*[=,]", symbol.strip("$"))[0]
+
+    def letter(name: re.Match) -> str:
+        sort = "CAPITAL" if name[1][0].isupper() else "SMALL"
+        word = {"lambda": "LAMDA", "epsilon": "EPSILON"}.get(name[1].lower(), name[1].upper())
+        try:
+            return unicodedata.lookup(f"GREEK {sort} LETTER {word}")
+        except KeyError:
+            return name[0]
+
+    plain = re.sub(r"\\var([a-z]+)", r"\\\1", first)
+    plain = re.sub(r"\\([A-Za-z]+) ?", letter, plain)
+    return plain if re.fullmatch(r"[^\W\d_]+(?:_\w+)?", plain) else ""
+
+
 def symbols(source: Path) -> list[tuple[str, str, str]]:
     """The rows of the notation page: symbol, anchor, chapter of first use."""
     rows: list[tuple[str, str, str]] = []
@@ -380,6 +432,10 @@ def anchor_symbols(app: Sphinx, doctree: nodes.document) -> None:
         row["ids"].append(anchor)
         labels.anonlabels[anchor] = "notation", anchor
         labels.labels[anchor] = "notation", anchor, row[0].astext()
+    for symbol, anchor, _ in symbols(Path(app.srcdir)):
+        name = typed(symbol)
+        if "_" in name or not name.isascii():  # a letter alone is too little to search for
+            offer(doctree, name, anchor)
 
 
 def list_symbols(app: Sphinx, doctree: nodes.document) -> None:
@@ -554,6 +610,7 @@ def setup(app: Sphinx) -> dict:
     app.add_directive("source-figures", SourceFigures)
     app.connect("doctree-read", mark_statements, priority=600)
     app.connect("doctree-read", anchor_symbols)
+    app.connect("doctree-read", offer_places, priority=650)
     app.connect("doctree-read", list_symbols)
     app.connect("doctree-read", link_data)
     app.connect("doctree-read", link_mentions)

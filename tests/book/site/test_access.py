@@ -163,7 +163,7 @@ def obey_the_keyboard(page):
         for key in ["Home"] + ["ArrowRight"] * last:
             slider.press(key)
             (shown,) = figure.evaluate(
-                """e => [...e.querySelectorAll('img')].filter(i => i.checkVisibility())
+                """e => [...e.querySelectorAll(':scope > img')].filter(i => i.checkVisibility())
                     .map(i => [i.src, i.alt])"""
             )
             seen.append((*shown, slider.get_attribute("aria-valuetext")))

@@ -3,6 +3,7 @@
 What holds for each page is in test_access.py.
 """
 
+import re
 from html.parser import HTMLParser
 from urllib.parse import quote, unquote, urldefrag, urljoin, urlsplit
 
@@ -143,6 +144,19 @@ def test_search_finds_a_question_first(words, question, visit):
     assert address.partition("?")[0] == "questions.html"
     page = visit("questions.html")
     assert page.locator(f"section:has(> #{question}):has(#{anchor}) > h3").count() == 1
+
+
+@pytest.mark.parametrize("words, place", [
+    ("Theorem 7.5", "07-stability.html#theorem-7-5"), ("lemma 2.1", "02-model.html#lemma-2-1"),
+    ("Equation (8)", "02-model.html#equation-8"), ("Structure 2", "02-model.html#mf-gauge"),
+    ("λ_c", "notation.html#symbol-lambda-c"), ("mode collapse", "questions.html#q-clusters"),
+])  # fmt: skip
+def test_search_finds_a_place_first(words, place, visit):
+    """A statement by its number, a symbol as one types it, and a word that others use."""
+    page = visit(f"search.html?q={quote(words)}")
+    page.wait_for_selector("#search-results li > a")
+    found = page.locator("#search-results li > a").first.get_attribute("href")
+    assert re.sub(r"\?[^#]*", "", found).startswith(place)
 
 
 @pytest.mark.by_turn
