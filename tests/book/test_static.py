@@ -234,6 +234,7 @@ DERIVED = {
     ("05b-measured", "text-text", "16,384"): lambda out: len(text_sweep.task().X),
     ("05b-measured", "text-text", "0.05"): lambda out: text_sweep.profile()(text_sweep.STEPS),
     ("05b-measured", "text-meaning", "100"): lambda out: text_sweep.TIMES[text_sweep.COMPARED[0]],
+    ("06-long-time", "finite-text", "13"): lambda out: 8 * 2 - 3,
     ("a-sphere-circle", "landscape-figure", "124"): lambda out: 360 * out("0.3444"),
     ("a-sphere-circle", "landscape-figure", "109"): lambda out: out("108.8"),
     ("a-sphere-circle", "figure-1-histograms", "109"): lambda out: out("108.8"),
