@@ -13,8 +13,8 @@ from tools.chapters import BOOK, read
 CELLS = computing(read(BOOK / "04b-certificates.ipynb"))
 # The same cells in smaller portions: the checks hold for any number of laws and rounds.
 SMALLER = [
-    ("boosting", "R, zero, seed, 6", "R, zero, seed, 1"),
-    ("boosting", "silent, seed, 6", "silent, seed, 4"),
+    ("boosting", "R, zero, seed, boost_rounds", "R, zero, seed, 1"),
+    ("boosting", "silent, seed, boost_rounds", "silent, seed, 4"),
     ("boosting", "(451, 452, 453)", "(451, 452)"),
     ("boosting", "(453, 459, 460)", "(453, 459)"),
     ("check-shrunk", "silent, 457, 4", "silent, 457, 1"),
