@@ -46,19 +46,20 @@
     return found;
   }, new Float64Array(bins));
 
-  class Axis { // from values to pixels: linear, log, or names (0, 1, ... in the middle of their bands)
+  class Axis { // from values to pixels: linear, log, soft (linear near 0, then log), or names (0, 1, ... in the middle of their bands)
     constructor({ label = "", name = label.split(" (")[0] || "value", min = 0, max = 1, scale = "linear", names = null, format = number }) {
-      Object.assign(this, { label, name, min, max, log: scale === "log" && !names, names, format, low: 0, high: 1 });
+      Object.assign(this, { label, name, min, max, log: scale === "log" && !names, soft: scale === "soft", names, format, low: 0, high: 1 });
       if (names) [this.min, this.max] = [-0.5, names.length - 0.5];
     }
-    raw(v) { return this.log ? Math.log10(Math.max(v, 1e-300)) : v; }
+    raw(v) { return this.soft ? Math.asinh(2 * v) : this.log ? Math.log10(Math.max(v, 1e-300)) : v; }
     part(v) { return (this.raw(v) - this.raw(this.min)) / (this.raw(this.max) - this.raw(this.min)); }
-    value(part) { const u = this.raw(this.min) + part * (this.raw(this.max) - this.raw(this.min)); return this.log ? 10 ** u : u; }
+    value(part) { const u = this.raw(this.min) + part * (this.raw(this.max) - this.raw(this.min)); return this.soft ? Math.sinh(u) / 2 : this.log ? 10 ** u : u; }
     at(v) { return this.low + this.part(v) * (this.high - this.low); }
     back(pixel) { return this.value(clamp((pixel - this.low) / (this.high - this.low), 0, 1)); }
     says(v) { return `${bare(this.name)} = ${this.names ? this.names[Math.round(v)] : this.format(v)}`; }
     ticks(most) {
       if (this.names) return this.names.map((text, i) => [i, text]);
+      if (this.soft) return [-100, -10, -1, 0, 1, 10, 100].filter((v) => v >= this.min && v <= this.max).map((v) => [v, number(v)]);
       const { min, max } = this, first = Math.ceil(this.raw(min) - 1e-9), last = Math.floor(this.raw(max) + 1e-9);
       const up = (from, to, tick) => Array.from({ length: Math.max(0, to - from + 1) }, (_, i) => tick(from + i));
       if (this.log && last > first) {
@@ -329,7 +330,7 @@
     begin() { figures.add(this); this.layout(); this.sizes.observe(this.panelBox); this.sight.observe(this.live); this.frame(performance.now()); }
     end() { figures.delete(this); this.sizes.disconnect(); this.sight.disconnect(); clearTimeout(this.telling); }
     layout() {
-      const all = this.panelBox.clientWidth, columns = all < STACK ? 1 : Math.min(this.columns, this.panels.length);
+      const all = Math.floor(this.panelBox.getBoundingClientRect().width), columns = all < STACK ? 1 : Math.min(this.columns, this.panels.length);
       const most = this.live.closest("dialog") ? Math.max(260, innerHeight * 0.55) : 400;
       if (!all || `${all} ${most}` === this.laid) return;
       this.laid = `${all} ${most}`; // nothing to do while these stay

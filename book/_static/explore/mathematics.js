@@ -194,6 +194,18 @@ globalThis.mfbook = (() => {
       phi.set(at(task, theta.slice(i, i + task.D)).logits, j);
     return phi;
   }
+  // The nearest x, to first order, where read(x), a short list of numbers, is `target`: Gauss-Newton
+  function reach(read, x, target, rounds = 20, h = 1e-6) {
+    const dot = (a, b) => a.reduce((sum, ai, i) => sum + ai * b[i], 0);
+    for (let round = 0; round < rounds; round++) {
+      const now = read(x), near = Array.from(x, (_, j) => read(x.map((xi, i) => i === j ? xi + h : xi)));
+      const J = now.map((value, r) => near.map((there) => (there[r] - value) / h)), left = now.map((value, r) => target[r] - value);
+      const { values, vectors } = eigen(J.flatMap((a) => J.map((b) => dot(a, b))));
+      const c = values.map((value, i) => dot(vectors[i], left) / (value + 1e-12 * values.at(-1))); // no way where nothing has effect
+      x = x.map((xi, i) => xi + vectors.reduce((sum, q, j) => sum + c[j] * q.reduce((s, qr, r) => s + qr * J[r][i], 0), 0));
+    }
+    return x;
+  }
   // ---- Chapter 4: Theorem 4.1 with its constant, and sharper, from B = R_X R_U r^2 or from sigma^2
   const bounds = { monteCarlo: (B, M) => Math.SQRT2 * B / Math.sqrt(M), sharp: (B, M) => B * B / (4 * M),
     variance: (sigma2, M) => sigma2 / (4 * M) };
@@ -379,7 +391,7 @@ globalThis.mfbook = (() => {
   const networkLoss = (x, y, neurons, weights = equal(neurons.length)) => x.reduce((sum, xi, i) => sum
     + (neurons.reduce((f, [a, w], j) => f + weights[j] * a * Math.tanh(w * xi), -y[i])) ** 2, 0) / (2 * x.length);
 
-  return { generator, rk4, stepper, integrate, task, at, predict, risk, forces, velocity, attention, features,
+  return { generator, rk4, stepper, integrate, task, at, predict, risk, forces, velocity, attention, features, reach,
     bounds, headsNeeded, logCosh, oneHead, eigen, dirac, verdict, criticalRidge, ridgeRegime, erf, activations, ring,
     transport, networkLoss };
 })();

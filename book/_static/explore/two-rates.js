@@ -6,17 +6,15 @@ explore.register("two-rates", (figure, { X, Y, W_U, k, v, theta, scales, thresho
   const days = Array.from({ length: STEPS + 1 }, (_, i) => i * END / STEPS), of = (eta, i) => eta.subarray(i * D, (i + 1) * D);
   const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0), norm = (a) => Math.sqrt(dot(a, a));
   const mean = (eta) => Array.from({ length: D }, (_, j) => cloud.reduce((sum, _, i) => sum + eta[i * D + j] / M, 0));
-  const spread = (eta, m = mean(eta)) => norm(eta.map((x, j) => x - m[j % D])) / Math.sqrt(M);
+  const spread = (eta, m = mean(eta)) => Math.sqrt(eta.reduce((sum, x, j) => sum + (Math.abs(x - m[j % D]) < 1e-15 ? 0 : x - m[j % D]) ** 2 / M, 0)); // not rounding
   const place = (c, lambda) => [Math.min(FAR, Math.max(0.1, Math.round(c * 20) / 20)), Math.max(lambda, 0.02)];
-  const regime = (c, lambda) => [0, 1].reduce((count, which) => { // thresholds linear between the scales given
+  const regime = (c, lambda) => { // thresholds are linear between the scales given
     const i = Math.max(1, scales.findIndex((s) => s > c - 1e-9)), part = (c - scales[i - 1]) / (scales[i] - scales[i - 1]);
-    return count + (lambda < (1 - part) * thresholds[i - 1][which] + part * thresholds[i][which]);
-  }, 0);
+    return thresholds[i].filter((next, which) => lambda < (1 - part) * thresholds[i - 1][which] + part * next).length;
+  };
 
-  const map = figure.panel({
-    title: "Which head, what decay", x: { label: "head at rest c θ*", name: "c", max: FAR }, y: { label: "decay λ", max: TOP }, ratio: 1,
-    read: (c, lambda) => [NAMES[regime(c, lambda)], `c = ${number(c)}, λ = ${number(lambda)}`], click: (c, lambda) => choose(...place(c, lambda)),
-  });
+  const map = figure.panel({ title: "Which head, what decay", x: { label: "head at rest c θ*", name: "c", max: FAR }, y: { label: "decay λ", max: TOP }, ratio: 1,
+    read: (c, lambda) => [NAMES[regime(c, lambda)], `c = ${number(c)}, λ = ${number(lambda)}`], click: (c, lambda) => choose(...place(c, lambda)) });
   const plane = figure.panel({ title: "Eight heads", x: { label: "splitting direction", min: -VIEW, max: VIEW }, y: { label: "across", min: -VIEW, max: VIEW }, equal: true, read: null });
   const sizes = figure.panel({ title: "Mean and spread", x: { label: "time τ", max: END }, y: { label: "distance", min: 1e-3, max: 2, scale: "log" }, ratio: 1 });
   map.heat({ kinds: NAMES.map((name, i) => [name, ["measured", "second", "bound"][i]]) }).set(Float64Array.from({ length: COLUMNS * ROWS },
@@ -26,8 +24,7 @@ explore.register("two-rates", (figure, { X, Y, W_U, k, v, theta, scales, thresho
   const instant = sizes.rule({ role: "reference" });
 
   const decay = figure.slider({ label: "decay λ", min: 0.02, max: TOP, value: first, change: (lambda) => choose(dial.x, lambda) });
-  const start = figure.select({ label: "Start", value: "cloud", change: () => begin(),
-    options: [["cloud", "a cloud of eight"], ["one", "one head pushed"], ["all", "all pushed alike"], ["own", "as dragged"]] });
+  const start = figure.select({ label: "Start", value: "cloud", change: () => begin(), options: [["cloud", "a cloud of eight"], ["one", "one head pushed"], ["all", "all pushed alike"], ["own", "as dragged"]] });
   const time = figure.slider({ label: "time τ", min: 0, max: END, value: END });
   figure.player({ slider: time, seconds: 8 });
   const shown = ["verdict", "rate of the spread", "rate of the mean"].map((name) => figure.value(name));
@@ -63,9 +60,8 @@ explore.register("two-rates", (figure, { X, Y, W_U, k, v, theta, scales, thresho
       return days.map((t) => Math.sqrt(size.reduce((sum, s, i) => sum + s * Math.exp(-2 * t * (values[i] + lambda)), 0))); };
     return { rest, eta, lambda, y: [eta], run: mfbook.stepper(field, eta), byH: linear(rest.apart, parts), byHK: linear(rest.together, [m]), verdict: mfbook.verdict(rest.dirac, lambda) };
   }
-  function seen() { // the heads at time τ, between two stored times on a line
-    const i = Math.min(STEPS - 1, Math.floor(time.value / END * STEPS)), part = time.value / END * STEPS - i;
-    return drawn.y[i].map((x, j) => (1 - part) * x + part * drawn.y[i + 1][j]);
+  function seen(t = time.value / END * STEPS) { // the heads at time τ, between two stored times on a line
+    return drawn.y[Math.floor(t)].map((x, j) => x + (t % 1) * (drawn.y[Math.ceil(t)][j] - x));
   }
   figure.update(() => { // a flow takes several frames; meanwhile the last one that is complete is shown
     const began = performance.now(), stale = () => job.rest !== rest || job.eta !== eta || job.lambda !== dial.y, done = () => job.y.length > STEPS;
@@ -81,8 +77,7 @@ explore.register("two-rates", (figure, { X, Y, W_U, k, v, theta, scales, thresho
     }
     if (!drawn) return;
     const y = seen();
-    heads.set(...drawn.rest.axes.map((axis) => cloud.map((_, i) => dot(axis, of(y, i)))));
-    instant.set({ x: time.value });
+    heads.set(...drawn.rest.axes.map((axis) => cloud.map((_, i) => dot(axis, of(y, i))))), instant.set({ x: time.value });
   });
   figure.says = () => {
     if (!drawn) return "The flow is being computed.";

@@ -230,6 +230,20 @@ def test_a_mistake_is_seen(script, group, old, new):
     assert worst(script(old, new), group) > 1e-7
 
 
+def test_a_head_is_moved_by_the_least_change(script):
+    rng, inputs = np.random.default_rng(12), dict(cases(layer)[0][1])
+    A, x, target = rng.normal(size=(2, 6)), rng.normal(size=6), np.array([1.0, -2.0])
+    straight, reads = script()("""const times = (x) => A.map((row) =>
+            row.reduce((sum, a, i) => sum + a * x[i], 0)), [task, heads] = law(given);
+        const { attention, features } = mfbook;
+        const read = (x) => [attention(task, x, 0, 1)[5], features(task, x)[8]];
+        const head = heads.slice(0, task.D), moved = mfbook.reach(read, head, [0.3, 1.5]);
+        return [mfbook.reach(times, x, target), read(moved)];""",
+        **{**inputs, "A": A, "x": x, "target": target})  # fmt: skip
+    assert error(straight, x + np.linalg.pinv(A) @ (target - A @ x)) < 1e-8
+    assert error(reads, [0.3, 1.5]) < 1e-8
+
+
 def test_large_numbers_stay_finite(script):
     rng, shape = np.random.default_rng(11), mf.HeadShape(2, 1, 1)
     X, Y = 300 * rng.normal(size=(1, 3, 2)), np.eye(2)[[[0, 1, 0]]]
