@@ -12,7 +12,7 @@ from tools.chapters import BOOK, read
 CELLS = computing(read(BOOK / "a-sphere-localisation.ipynb"))
 # The same cells in smaller portions.
 SMALLER = [
-    ("refine", "(50, 100, 200, 400, 800, 1600, 3200)", "(50, 1600, 3200)"),
+    ("parameters", "(50, 100, 200, 400, 800, 1600, 3200)", "(50, 1600, 3200)"),
     ("exit", "walks=20_000", "walks=8_000"),
     ("leaky", "(50, 100, 200)", "(20, 40, 80)"),
     ("generic", "12 if mu is cloud", "5 if mu is cloud"),
