@@ -235,6 +235,10 @@ DERIVED = {
     ("05b-measured", "text-text", "0.05"): lambda out: text_sweep.profile()(text_sweep.STEPS),
     ("05b-measured", "text-meaning", "100"): lambda out: text_sweep.TIMES[text_sweep.COMPARED[0]],
     ("06-long-time", "finite-text", "13"): lambda out: 8 * 2 - 3,
+    # the chord of the force at β = 10 and the diameter 1/(2 √β)
+    ("a-sphere-scaling", "bound-view", "0.88"): lambda out: (
+        math.exp(10 * (math.cos(0.5 / 10**0.5) - 1)) * math.sin(0.5 / 10**0.5) / (0.5 / 10**0.5)
+    ),
     ("a-sphere-circle", "landscape-figure", "124"): lambda out: 360 * out("0.3444"),
     ("a-sphere-circle", "landscape-figure", "109"): lambda out: out("108.8"),
     ("a-sphere-circle", "figure-1-histograms", "109"): lambda out: out("108.8"),
