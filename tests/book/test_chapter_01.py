@@ -15,10 +15,9 @@ CELLS = computing(read(BOOK / "01-introduction.ipynb"), also=("sentences", "trai
 # The same cells in smaller portions: fewer heads in the law, fewer draws and runs, shorter flows.
 SMALLER = [
     ("train", "rtol=1e-8", "rtol=1e-6"),
-    ("static", "(256, ", "(96, "),
+    ("parameters", "law_heads = 256", "law_heads = 96"),
     ("static", "2000", "600"),
     ("training", "n=24", "n=12"),
-    ("training", "integers(256, ", "integers(96, "),
     ("dissipation", "60, 2000)", "60, 300)"),
     ("dissipation", "rtol=1e-6", "rtol=1e-4"),
     ("dissipation", "geomspace(1, until, 81)", "geomspace(1, until, 121)"),  # of a shorter time
