@@ -14,7 +14,7 @@ from tools.chapters import BOOK, read
 CELLS = computing(read(BOOK / "a-sphere-extremal.ipynb"))
 # The same cells in smaller portions.
 SMALLER = [
-    ("tops", "range(400)", "range(100)"),
+    ("tops", "range(tries)", "range(100)"),
     ("quadratic", '("relu", 1.0), ("relu", 50.0), ("gelu", 50.0)', '("relu", 1.0), ("gelu", 50.0)'),
     ("check-circle-minimiser", "for row in programs), 3, 0)", "for row in programs), 2, 0)"),
     ("threshold", "(0.2, 0.5, 1.0, 1.5, 1.9, 2.5, 5.0, 20.0)", "(0.5, 1.5, 5.0)"),
