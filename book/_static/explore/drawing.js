@@ -278,8 +278,8 @@
       make("rect", { x: left, y: top, width, height, rx: 3 }, this.cross);
       lines.forEach((line, i) => make("text", { x: left + 6, y: top + 16 + 16 * i }, this.cross, line));
     }
-    margins() {
-      const { x, y, title } = this, left = Math.max(14, ...y.ticks(6).map(([, text]) => wide(text) + 10));
+    margins(most = 6) {
+      const { x, y, title } = this, left = Math.max(14, ...y.ticks(most).map(([, text]) => wide(text) + 10));
       return { left, right: 16, top: (title ? 22 : 4) + (y.label ? 20 : 6), bottom: x.label ? 40 : 22 };
     }
     wish(width, most) { // how large its plot would be
@@ -288,7 +288,7 @@
       return { width: Math.min(room, most / ratio), height: Math.min(room * ratio, most) };
     }
     layout(width, inner) {
-      const { x, y, svg, title } = this, m = this.margins(), height = inner.height + m.top + m.bottom;
+      const { x, y, svg, title } = this, m = this.margins(Math.max(6, Math.floor(inner.height / 34))), height = inner.height + m.top + m.bottom;
       Object.assign(this, { width, inner });
       [x.low, x.high, y.low, y.high] = [m.left, m.left + inner.width, m.top + inner.height, m.top];
       set(svg, { width, height, viewBox: `0 0 ${width} ${height}` });

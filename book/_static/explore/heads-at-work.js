@@ -8,10 +8,11 @@ explore.register("heads-at-work", (figure, { X, Y, W_U, k, v, start, size, sente
   const read = (head) => { const a = look(head, 0); return [Math.log((a + 1e-12) / (1 - a + 1e-12)), right(mfbook.features(task, head), 0)]; };
   const plane = figure.panel({ title: "The heads", x: { label: "attention to the animal" }, weight: 1.5, ratio: 0.9,
     y: { label: "logit for the right place", min: -2, max: 150, scale: "soft" }, read: null });
-  const law = figure.panel({ title: "Next word", x: { label: "probability" }, y: { names: ["other", ...answers.map((i) => words[i]).reverse()] } });
-  const curve = figure.panel({ title: "Risk", x: { label: "time τ", max: END }, y: { label: "nats per token", max: 2.4 } });
+  const law = figure.panel({ title: "Next word", read: null, x: { label: "probability" }, y: { names: ["other", ...answers.map((i) => words[i]).reverse()] } });
+  const curve = figure.panel({ title: "Risk", x: { label: "time τ", max: END }, y: { label: "nats per token", max: 2.4 },
+    read: (t, _, at = states[Math.round(t / STEP)]) => [`τ = ${number(t)}`, at ? `risk ${number(at.risk[0])}` : "not yet computed"] });
   const tails = plane.line({ role: "reference", label: "the last ten units of time" }), ring = plane.points({ role: "second", shape: "circle", size: 8, label: "chosen head" });
-  const bars = law.bars({ role: "measured" }), fall = curve.line({ role: "measured", label: "risk" }), now = curve.points({ role: "found", size: 5 });
+  const bars = law.bars({ role: "measured" }), sizes = [0, 1, 2, 3].map(() => law.text()), fall = curve.line({ role: "measured", label: "risk" }), now = curve.points({ role: "found", size: 5 });
   curve.rule({ role: "reference", label: "least possible" }).set({ y: floor });
   const time = figure.slider({ label: "time τ", min: 0, max: END, value: 0, change: (t) => { goal = t; } });
   const count = figure.slider({ label: "heads M", min: 1, max: start.length, value: start.length, step: 1, change: () => again() });
@@ -60,25 +61,26 @@ explore.register("heads-at-work", (figure, { X, Y, W_U, k, v, start, size, sente
   const loudest = () => handles[seen("adds").reduce((best, y, i, all) => (y > all[best] ? i : best), 0)];
   const chances = (p, s = sentence.value, at = (s * T + T - 1) * V) => answers.map((word) => p[at + word]);
   figure.update(() => {
-    const began = performance.now();
+    const began = performance.now(), still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     if (wish) { // a step of the head to where it is wished, by the least change
       const m = handles.indexOf(wish.handle) * D;
       edit((theta) => Float64Array.of(...theta.slice(0, m), ...mfbook.reach(read, theta.slice(m, m + D), wish.to, 1), ...theta.slice(m + D)));
       if (--wish.left) figure.changed(); else wish = null;
     }
-    while (end() < goal && performance.now() - began < 3) {
+    while (end() < goal && performance.now() - began < (still ? 50 : 3)) {
       run ??= mfbook.stepper(mfbook.velocity(task, terms()), states.at(-1).theta, { t: end() });
       if (run.advance(states.length * STEP, 0)) states.push(state(run.y.slice()));
     }
     if (end() < goal) figure.changed();
-    if (end() < goal && matchMedia("(prefers-reduced-motion: reduce)").matches) return; // no picture until it is there
+    if (end() < goal && still) return; // no picture until it is there
     if (time.value !== goal) time.value = goal;
     const [x, y, p, [risk], psi] = ["look", "adds", "p", "risk", "psi"].map(seen), m = handles.indexOf(chosen), last = Math.min(end(), goal) / STEP;
     const tail = states.slice(Math.max(0, Math.ceil(last) - TAIL), Math.floor(last) + 1), chance = chances(p);
     handles.forEach((handle, i) => handle.set(x[i], y[i]));
     tails.set(handles.flatMap((_, i) => [...tail.map((s) => s.look[i]), x[i], NaN]), handles.flatMap((_, i) => [...tail.map((s) => s.adds[i]), y[i], NaN]));
     ring.set([x[m]], [y[m]]), now.set([last * STEP], [risk]), fall.set(states.map((_, i) => i * STEP), states.map((s) => s.risk[0]));
-    bars.set([0, 1, 2, 3], [1 - chance.reduce((a, b) => a + b), ...chance.reverse()]);
+    const all = [1 - chance.reduce((a, b) => a + b), ...chance.reverse()];
+    bars.set([0, 1, 2, 3], all), sizes.forEach((words, i) => words.set(all[i] + 0.03, i, all[i].toFixed(2)));
     [risk, `${chosen.name} of ${count.value}`, x[m], y[m], psi[m]].forEach((value, i) => shown[i].set(value));
   });
   figure.says = () => {

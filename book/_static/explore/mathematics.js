@@ -195,14 +195,14 @@ globalThis.mfbook = (() => {
     return phi;
   }
   // The nearest x, to first order, where read(x), a short list of numbers, is `target`: Gauss-Newton
-  function reach(read, x, target, rounds = 20, h = 1e-6) {
-    const dot = (a, b) => a.reduce((sum, ai, i) => sum + ai * b[i], 0);
+  function reach(read, x, target, rounds = 20, far = 2, h = 1e-6) {
     for (let round = 0; round < rounds; round++) {
-      const now = read(x), near = Array.from(x, (_, j) => read(x.map((xi, i) => i === j ? xi + h : xi)));
+      const dot = (a, b) => a.reduce((sum, ai, i) => sum + ai * b[i], 0), now = read(x), near = Array.from(x, (_, j) => read(x.map((xi, i) => i === j ? xi + h : xi)));
       const J = now.map((value, r) => near.map((there) => (there[r] - value) / h)), left = now.map((value, r) => target[r] - value);
       const { values, vectors } = eigen(J.flatMap((a) => J.map((b) => dot(a, b))));
-      const c = values.map((value, i) => dot(vectors[i], left) / (value + 1e-12 * values.at(-1))); // no way where nothing has effect
-      x = x.map((xi, i) => xi + vectors.reduce((sum, q, j) => sum + c[j] * q.reduce((s, qr, r) => s + qr * J[r][i], 0), 0));
+      const c = values.map((value, i) => dot(vectors[i], left) / (value + 1e-12 * values.at(-1) + 1e-300)); // nothing where nothing helps
+      const by = x.map((_, i) => vectors.reduce((sum, q, j) => sum + c[j] * q.reduce((s, qr, r) => s + qr * J[r][i], 0), 0));
+      x = x.map((xi, i) => xi + by[i] * Math.min(1, far / Math.sqrt(dot(by, by)) || 1)); // a step of at most `far`
     }
     return x;
   }

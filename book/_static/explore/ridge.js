@@ -28,7 +28,7 @@ explore.register("ridge", (figure, { X, Y, W_U, k, v, lambda_c, lambda_star, fai
       const start = Float64Array.from(faint.flat());
       job = { lambda, size: [norm(start)], run: mfbook.stepper(mfbook.velocity(task, { lambda }), start, { rtol: 1e-4 }) };
     }
-    while (job.size.length <= STEPS && performance.now() - began < 4) if (job.run.advance(times[job.size.length])) job.size.push(norm(job.run.y));
+    while (job.size.length <= STEPS && (!size.data || performance.now() - began < 4)) if (job.run.advance(times[job.size.length])) job.size.push(norm(job.run.y));
     if (job.size.length <= STEPS || job.lambda !== lambda) figure.changed();
     if (job.size.length <= STEPS) return;
     size.set(times, job.size), linear.set(times, times.map((t) => job.size[0] * Math.exp((lambda_c - job.lambda) * t)));

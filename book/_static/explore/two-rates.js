@@ -66,7 +66,7 @@ explore.register("two-rates", (figure, { X, Y, W_U, k, v, theta, scales, thresho
   figure.update(() => { // a flow takes several frames; meanwhile the last one that is complete is shown
     const began = performance.now(), stale = () => job.rest !== rest || job.eta !== eta || job.lambda !== dial.y, done = () => job.y.length > STEPS;
     if (!job || (done() && stale())) job = prepare();
-    while (!done() && performance.now() - began < 3) if (job.run.advance(days[job.y.length])) job.y.push(job.run.y.slice());
+    while (!done() && (!drawn || performance.now() - began < 3)) if (job.run.advance(days[job.y.length])) job.y.push(job.run.y.slice());
     if (!done() || stale()) figure.changed();
     if (done() && drawn !== job) {
       drawn = job;
@@ -75,12 +75,10 @@ explore.register("two-rates", (figure, { X, Y, W_U, k, v, theta, scales, thresho
       [job.y.map((y) => spread(y)), job.byH, job.y.map((y) => norm(mean(y))), job.byHK].forEach((values, i) => lines[i].set(days, values));
       ["name", "split", "translation"].forEach((key, i) => shown[i].set(job.verdict[key]));
     }
-    if (!drawn) return;
     const y = seen();
     heads.set(...drawn.rest.axes.map((axis) => cloud.map((_, i) => dot(axis, of(y, i))))), instant.set({ x: time.value });
   });
   figure.says = () => {
-    if (!drawn) return "The flow is being computed.";
     const { rest, lambda, verdict } = drawn, y = seen(), goes = (rate) => `${rate < 0 ? "falls" : "grows"} at the rate ${number(Math.abs(rate))}`;
     return `The head at rest is ${number(rest.c)} θ*, the decay λ = ${number(lambda)}: ${verdict.name}. To first order and after a while the spread of the heads ${goes(verdict.split)}, their mean ${goes(verdict.translation)}. From τ = 0 to ${number(time.value)} the spread goes from ${number(spread(drawn.eta), 2)} to ${number(spread(y), 2)}, the mean from ${number(norm(mean(drawn.eta)), 2)} to ${number(norm(mean(y)), 2)}.`;
   };
