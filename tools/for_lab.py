@@ -401,9 +401,12 @@ def prepares_colab(cell: dict) -> bool:
 
 
 def collapsed(metadata: dict) -> dict:
-    """Metadata that collapse a cell in JupyterLab, if the page hides or folds its code."""
-    own, tags = metadata.get("mfbook", {}), HIDDEN & set(metadata.get("tags", []))
-    if own.get("open") or not (tags or own.get("does")):
+    """Metadata that collapse a cell in JupyterLab, if the page hides or folds its code.
+
+    The parameters of a chapter, which a reader may change, are shown.
+    """
+    own, tags = metadata.get("mfbook", {}), set(metadata.get("tags", []))
+    if own.get("open") or "parameters" in tags or not (tags & HIDDEN or own.get("does")):
         return metadata
     hide = {"source_hidden": True}
     if tags & {"hide-cell", "remove-cell"}:

@@ -100,6 +100,7 @@ def test_what_is_unknown_or_leads_nowhere_is_refused(words, said, edition):
 @pytest.mark.parametrize("tags, own, hidden", [
     ([], {}, {}),
     ([], {"does": "Draws.", "open": True}, {}),
+    (["parameters"], {"does": "Sets the sizes."}, {}),
     ([], {"does": "Draws."}, {"source_hidden": True}),
     (["hide-input"], {}, {"source_hidden": True}),
     (["hide-cell"], {}, {"source_hidden": True, "outputs_hidden": True}),
