@@ -77,7 +77,7 @@ WRONG = [
     ("anchor at the origin", "one-head one-head-numbers check-static", "one head, anchored", None,
      ("one-head", "[0.0, 0.0, 2.0, 2.0]", "[0.0, 0.0, 0.0, 0.0]")),
     ("half of the ridge", "one-head one-head-numbers check-static", "one head, ridge", None,
-     ("one-head", "Ridge(0.1)", "Ridge(0.05)")),
+     ("one-head", "Ridge(strength)", "Ridge(strength / 2)")),
     ("ball of another radius", "one-head one-head-numbers check-static", "one head, balls", None,
      ("one-head", "ball(1.0)", "ball(1.1)")),
     ("claim: the bare head stops", "check-static", "one head, bare", None,
