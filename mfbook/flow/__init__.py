@@ -45,3 +45,7 @@ def __getattr__(name: str):
     if name == "Rosenbrock":  # a class of SciPy's kind: imported with SciPy's, when asked for
         return importlib.import_module("mfbook.flow.rosenbrock").Rosenbrock
     raise AttributeError(f"module 'mfbook.flow' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

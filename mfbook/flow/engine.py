@@ -205,16 +205,16 @@ def flow(
         became too small, an atom left the range of floating-point numbers, or the budget was
         spent or could not suffice.
 
-    Warns
-    -----
-    RuntimeWarning
-        If it stops because rejected steps pile up, as they do where the velocity jumps.
-
     Raises
     ------
     TypeError, ValueError
         If an argument has the wrong type, times do not increase, an atom is not in the space, the
         field is not finite at the start, or the method needs a linearisation that it has not.
+
+    Warns
+    -----
+    RuntimeWarning
+        If it stops because rejected steps pile up, as they do where the velocity jumps.
 
     Examples
     --------

@@ -50,7 +50,14 @@ class Functional:
 
     @property
     def jumps(self) -> bool:
-        """Whether the gradient jumps somewhere, as at a kink of ReLU; a flow asks."""
+        """Whether the gradient jumps somewhere, as at a kink of ReLU; a flow asks.
+
+        Examples
+        --------
+        >>> from mfbook import TwoLayerRisk
+        >>> [TwoLayerRisk([[1.0]], [2.0], name).jumps for name in ("tanh", "relu")]
+        [False, True]
+        """
         return False
 
     def at(self, mu: Measure) -> Local:
