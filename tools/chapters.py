@@ -185,6 +185,15 @@ def figure_name(chapter: str, cell: dict) -> str:
     return f"{kind}-{chapter}-{cell['id']}"
 
 
+def is_stored(name: str) -> bool:
+    """Whether the data of a figure are stored: not those of one picture of many that a cell draws.
+
+    >>> is_stored("fig-static-rates"), is_stored("try-it-04-static-try")
+    (True, False)
+    """
+    return not name.startswith("try-it-")
+
+
 #: Statements that surely assign their names.
 ASSIGNING = (ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.chapters import BOOK, DATA_MIME, WIDGET_MIME, figure_name
+from tools.chapters import BOOK, DATA_MIME, WIDGET_MIME, figure_name, is_stored
 from tools.compare_outputs import difference, table_difference
 
 #: Tag of cells whose figure shows rounding errors, or trajectories that rounding changes, so that
@@ -37,9 +37,10 @@ def without_data(outputs: list[dict]) -> tuple[list[dict], list[str]]:
 
 def data_difference(notebook: Path, cell, data: list[str]) -> str | None:
     """What differs between the data of a figure and those in book/figures, or ``None``."""
-    if not data or notebook.parent != BOOK:
+    name = figure_name(notebook.stem, cell)
+    if not data or notebook.parent != BOOK or not is_stored(name):
         return None
-    stored = BOOK / "figures" / f"{figure_name(notebook.stem, cell)}.csv"
+    stored = BOOK / "figures" / f"{name}.csv"
     if not stored.exists():
         return f"{stored.relative_to(BOOK)} does not exist: run the chapter with `make run`"
     exact = ROUNDING not in cell.metadata.get("tags", [])

@@ -41,6 +41,7 @@ from tools.chapters import (  # noqa: E402
     figure,
     figure_name,
     figures,
+    is_stored,
     source_hash,
     statement_of,
 )
@@ -136,6 +137,8 @@ def take_data(notebook, chapter: str) -> dict[str, str]:
             if data is None:
                 continue
             name = figure_name(chapter, cell)
+            if not is_stored(name):
+                continue
             if name in found:
                 raise ValueError(f"cell {cell.id} of {chapter}: one figure with data for each cell")
             found[name] = f"# figure: {name}; chapter {chapter}, cell {cell.id}\n{data}"
@@ -147,7 +150,7 @@ def store_data(tables: dict[str, str]) -> None:
     FIGURES.mkdir(exist_ok=True)
     for name, data in tables.items():
         write_if_changed(FIGURES / f"{name}.csv", data)
-    names = {drawn.name for path in chapters() for drawn in figures(path)}
+    names = {f.name for path in chapters() for f in figures(path) if is_stored(f.name)}
     for path in FIGURES.glob("*.csv"):
         if path.stem not in names:
             path.unlink()
