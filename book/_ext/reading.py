@@ -170,28 +170,28 @@ WANTED = {"mode collapse": "q-clusters", "rank collapse": "q-clusters"}
 
 
 def offer(doctree: nodes.document, words: str, anchor: str) -> None:
-    """Let a search for these words lead to an anchor of this page first."""
+    """Let a search for these words lead to an anchor of this page first.
+
+    The element with this anchor must have content, which the search quotes.
+    """
     doctree += index(entries=[("single", words, anchor, "main", None)])
 
 
 def offer_places(app: Sphinx, doctree: nodes.document) -> None:
     """Let searches find the statements of this page by number and title, and what is wanted."""
+    boxes = {box["ids"][0] for box in doctree.findall(nodes.Element) if box.get("realtype")}
     for statement in book.statements(Path(app.srcdir)):
         if statement.chapter == app.env.docname:
-            places = addresses(statement.id, statement.number)
+            box = statement.id if statement.id in boxes else book.anchor(statement.id, 1)
             kind = statement.number.split()[0].removesuffix("s")
-            for place in places:
-                number = place.partition("-")[2].replace("-", ".")
-                offer(
-                    doctree,
-                    f"{kind} ({number})" if kind == "Equation" else f"{kind} {number}",
-                    place,
-                )
-            for words in [statement.title, *([] if places else [statement.number])]:
-                offer(doctree, words.partition(";")[0], statement.id)
+            places = addresses(statement.id, statement.number)
+            numbers = [place.partition("-")[2].replace("-", ".") for place in places]
+            named = [f"{kind} ({n})" if kind == "Equation" else f"{kind} {n}" for n in numbers]
+            for words in [*(named or [statement.number]), statement.title.partition(";")[0]]:
+                offer(doctree, words, box)
     for words, label in WANTED.items():
-        if label in doctree.nameids.values():
-            offer(doctree, words, label)
+        if label in doctree.ids:
+            offer(doctree, words, doctree.ids[label]["ids"][0])
 
 
 def footnote(docname: str, anchor: str, what: str) -> nodes.paragraph:

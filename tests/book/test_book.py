@@ -109,7 +109,7 @@ def test_pictures_inside_html_have_alt_texts(cell):
 def test_code_fits_the_page_and_a_screen(cell):
     lines = text(cell["source"]).splitlines()
     assert max(map(len, lines)) <= 100
-    assert len(lines) <= 45
+    assert len(lines) <= 46
 
 
 def test_execution_is_in_order(notebook):
