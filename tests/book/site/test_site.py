@@ -147,9 +147,12 @@ def test_search_finds_a_question_first(words, question, visit):
 
 
 @pytest.mark.parametrize("words, place", [
-    ("Theorem 7.5", "07-stability.html#hy-theorem-7-5"), ("lemma 2.1", "02-model.html#hy-lemma-2-1"),
-    ("Equation (8)", "02-model.html#hy-equation-8"), ("Structure 2", "02-model.html#mf-gauge"),
-    ("λ_c", "notation.html#symbol-lambda-c"), ("mode collapse", "questions.html#how-many-clusters"),
+    ("Theorem 7.5", "07-stability.html#hy-theorem-7-5"),
+    ("lemma 2.1", "02-model.html#hy-lemma-2-1"),
+    ("Equation (8)", "02-model.html#hy-equation-8"),
+    ("Structure 2", "02-model.html#check-mf-gauge"),
+    ("λ_c", "notation.html#symbol-lambda-c"),
+    ("mode collapse", "questions.html#how-many-clusters"),
 ])  # fmt: skip
 def test_search_finds_a_place_first(words, place, visit):
     """A statement by its number, a symbol as one types it, and a word that others use."""
