@@ -89,6 +89,10 @@ def _is_check(output: nodes.Element) -> bool:
     return any('class="mf-check"' in raw.astext() for raw in output.findall(nodes.raw))
 
 
+def _is_live(output: nodes.Element) -> bool:
+    return any('class="mf-explore"' in raw.astext() for raw in output.findall(nodes.raw))
+
+
 def fold_cells(app: Sphinx, doctree: nodes.document) -> None:
     """Fold the code, the checks and the long tables of a chapter."""
     source, docname = Path(app.srcdir), app.env.docname
@@ -122,7 +126,14 @@ def fold_cells(app: Sphinx, doctree: nodes.document) -> None:
         if own.get("table"):
             place = cell.index(output)
             cell.remove(output)
+            live = [part for part in output if _is_live(part)]  # a figure to touch stays open
+            for part in live:
+                output.remove(part)
             cell.insert(place, fold("table", [nodes.Text(own["table"])], output))
+            if live:
+                shown = nodes.container(classes=["cell_output"], nb_element="cell_code_output")
+                shown += live
+                cell.insert(place + 1, shown)
             continue
         checks = book.stored_checks(stored[name])
         if len(checks) == 1:

@@ -34,7 +34,7 @@ explore.register("draws", (figure, { X, W_U, heads, k, B, sigma2 }) => {
     title: "Their mean", x: { label: "number of heads M", name: "M", min: 1, max: 2 ** LAST, scale: "log" },
     y: { label: "mean excess (nats)", name: "mean excess", min: 1e-5, max: 100, scale: "log" },
   });
-  const histogram = once.bars({ role: "measured", fill: 0.9, legend: false });
+  const histogram = once.bars({ role: "measured", fill: 0.9, label: "share of the draws", legend: false });
   const middle = once.rule({ role: "found", label: "mean of the draws" });
   const lines = [["monteCarlo", "bound", "√2 B/√M"], ["sharp", "second", "B²/4M"], ["variance", "sharpened", "σ²/4M"]]
     .map(([name, role, label]) => ({ name, line: mean.line({ role, label }) }));

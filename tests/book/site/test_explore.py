@@ -105,6 +105,7 @@ def change(page, root, what: str, act) -> str:
     return says(root)
 
 
+@pytest.mark.by_turn(always={"one-head"})
 def test_text_is_large_and_nothing_is_cut_off(figure):
     page, root = figure
     for width in WIDTHS:
@@ -119,6 +120,7 @@ def test_text_is_large_and_nothing_is_cut_off(figure):
     assert page.evaluate("n => explore.frames[n].length", name) >= 1
 
 
+@pytest.mark.by_turn(always={"one-head"})
 def test_the_keyboard_reaches_and_moves_everything(figure):
     page, root = figure
     parts = root.evaluate(REACHED)
@@ -154,6 +156,7 @@ def test_the_keyboard_reaches_and_moves_everything(figure):
         assert len(found) >= 2, "the cross says the same everywhere"
 
 
+@pytest.mark.by_turn(always={"one-head"})
 def test_play_moves_pause_stops_and_reset_restores(figure):
     page, root = figure
     start, words = root.evaluate(DRAWN), says(root)
@@ -182,6 +185,7 @@ def test_play_moves_pause_stops_and_reset_restores(figure):
     assert root.locator(".mf-explore-live").is_visible() and not dialog.count()
 
 
+@pytest.mark.by_turn(always={"one-head"})
 def test_with_reduced_motion_it_goes_in_a_few_still_steps(figure):
     page, root = figure
     page.emulate_media(reduced_motion="reduce")
@@ -197,6 +201,7 @@ def test_with_reduced_motion_it_goes_in_a_few_still_steps(figure):
     assert 2 <= len(seen) <= 4, f"{len(seen)} pictures in 1.2 seconds"
 
 
+@pytest.mark.by_turn
 @pytest.mark.parametrize("page_name, name", PLACED)
 def test_without_its_script_the_picture_stays(page_name, name, browser, site):
     blocked = browser.new_context()

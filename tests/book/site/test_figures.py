@@ -54,7 +54,7 @@ def test_every_figure_can_be_enlarged(path, visit):
 
 
 def test_an_interactive_figure_plays_pauses_and_shows_all_pictures(visit):
-    page = visit("01-introduction.html")
+    page = visit("02-model.html")
     figure = page.locator("figure.mf-frames").first
     slider, play = figure.locator("input"), figure.locator(".mf-play")
     last = int(slider.get_attribute("max"))
@@ -74,7 +74,7 @@ def test_an_interactive_figure_plays_pauses_and_shows_all_pictures(visit):
 def test_reduced_motion_leaves_the_slider(browser, site):
     with browser.new_context(reduced_motion="reduce") as context:
         page = context.new_page()
-        page.goto(site + "01-introduction.html")
+        page.goto(site + "02-model.html")
         assert page.locator("figure.mf-frames input").first.is_visible()
         assert not page.locator(".mf-play").first.is_visible()
 

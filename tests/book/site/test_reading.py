@@ -19,6 +19,7 @@ from tools.chapters import (
     chapters,
     check_cells,
     figures,
+    is_stored,
     read,
     statements,
     text,
@@ -126,8 +127,11 @@ def test_figures_are_listed_with_their_anchors_and_data():
             row = row.find_parent("tr")
             assert f"make figure NAME={figure.name}" in row.get_text()
             assert re.search(r"\d s$", row.find_all("td")[1].get_text().strip()), figure.name
+            assert figure.name in ids(notebook.stem)
+            if not is_stored(figure.name):
+                continue
             assert (SITE / row.find_all("td")[2].a["href"]).is_file()
-            assert figure.name in ids(notebook.stem) and f"data/{figure.name}.csv" in links
+            assert f"data/{figure.name}.csv" in links
             assert (SITE / "data" / f"{figure.name}.csv").is_file()
 
 
