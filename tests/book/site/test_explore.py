@@ -215,6 +215,7 @@ def test_without_its_script_the_picture_stays(page_name, name, browser, site):
         context.close()
 
 
+@pytest.mark.by_turn
 def test_scripts_are_light_and_only_where_they_are_needed(visit):
     pages = {page for page, _ in PLACED}
     for page_name in [*sorted(pages), "notation"]:
