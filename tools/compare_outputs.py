@@ -8,6 +8,8 @@ number and order of outputs, the pictures' number and descriptions. Pixels are n
 from __future__ import annotations
 
 import csv
+import html
+import json
 import math
 import re
 from decimal import Decimal
@@ -35,6 +37,8 @@ NUMBER = re.compile(
     re.VERBOSE,
 )
 DATA_URI = re.compile(r"data:image/(?:png|jpeg);base64,[A-Za-z0-9+/=\s]+")
+#: What a live figure computes with (mfbook.book.plots.explore).
+PARAMETERS = re.compile(r'data-parameters="([^"]*)"')
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -138,6 +142,37 @@ def _written(x: float) -> str:
     return repr(float(x))
 
 
+def _taken_out(text: str) -> tuple[str, list]:
+    """A text without what the live figures in it compute with, and that."""
+    given = [json.loads(html.unescape(found)) for found in PARAMETERS.findall(text)]
+    return PARAMETERS.sub("data-parameters", text), given
+
+
+def live_difference(stored, fresh, where: str, size: float = 1.0) -> str | None:
+    """What differs in what a live figure computes with, by more than rounding, or ``None``.
+
+    Nobody reads these numbers: they agree if they differ by at most 1e-9 of ``size``, the largest
+    number beside them.
+
+    Examples
+    --------
+    >>> live_difference({"at": [3.0, 1e-17]}, {"at": [3.0 + 1e-12, -2e-17]}, "level")
+    >>> live_difference({"at": [3.0, 0.0]}, {"at": [3.0, 1e-6]}, "level")
+    'level.at[1]: stored 0.0, fresh 1e-06'
+    """
+    number = {type(stored), type(fresh)} <= {int, float}
+    if isinstance(stored, list) and isinstance(fresh, list) and len(stored) == len(fresh):
+        size = max([size, *(abs(x) for x in stored if type(x) in (int, float))])
+        parts = [(*pair, f"{where}[{i}]") for i, pair in enumerate(zip(stored, fresh, strict=True))]
+    elif isinstance(stored, dict) and isinstance(fresh, dict) and stored.keys() == fresh.keys():
+        parts = [(stored[key], fresh[key], f"{where}.{key}") for key in stored]
+    elif stored == fresh or (number and abs(stored - fresh) <= 1e-9 * max(size, abs(stored))):
+        return None
+    else:
+        return f"{where}: stored {stored!r}, fresh {fresh!r}"
+    return next((found for part in parts if (found := live_difference(*part, size))), None)
+
+
 def _joined(value) -> str:
     return value if isinstance(value, str) else "".join(value)
 
@@ -176,7 +211,8 @@ def output_difference(stored: dict, fresh: dict, exact: bool = False) -> str | N
         if kind.endswith("json"):
             found = data_difference(left, right, exact=exact)
         else:
-            found = text_difference(_joined(left), _joined(right), exact)
+            (left, given), (right, new) = _taken_out(_joined(left)), _taken_out(_joined(right))
+            found = text_difference(left, right, exact) or live_difference(given, new, "parameters")
         if found:
             return f"{kind}: {found}"
     return None

@@ -1,6 +1,8 @@
 """The comparison of notebook outputs: it accepts rounding and rejects everything else."""
 
 import copy
+import html
+import json
 
 import pytest
 from hypothesis import given
@@ -138,3 +140,17 @@ def test_nbval_uses_this_comparison(pytester, monkeypatch):
     result = pytester.runpytest("--nbval", "--nbval-current-env", "planted.ipynb", "-rs")
     result.assert_outcomes(passed=1, failed=1, skipped=1)
     result.stdout.fnmatch_lines(["*stored 0.1244, fresh 0.1235*", "*another text*"])
+
+
+def explored(value: float) -> list[dict]:
+    numbers = {"atoms": [[value, 0.5], [3.0, 0.5]], "gap": 1e-17 * value}
+    shown = f'<div data-parameters="{html.escape(json.dumps(numbers))}"><p>12 heads</p></div>'
+    return [{"output_type": "display_data", "data": {"text/html": shown}}]
+
+
+def test_what_a_live_figure_computes_with_agrees_up_to_rounding_only():
+    assert difference(explored(1 / 3), explored(1 / 3 + 1e-12)) is None
+    assert "atoms[0][0]" in difference(explored(1 / 3), explored(1 / 3 + 1e-7))
+    other = explored(1 / 3)
+    other[0]["data"]["text/html"] = other[0]["data"]["text/html"].replace("12 heads", "13 heads")
+    assert "stored 12, fresh 13" in difference(explored(1 / 3), other)
