@@ -7,7 +7,7 @@ seen to fail. Where the hash is another one, they all run; where it is the same,
 the turn of the chapter, one chapter a day, and every week in the weekly tests. ``make wrong`` runs
 all of them and writes the file.
 
-Other tests that run by turns have the marker ``by_turn``: each of them on one day of the week.
+Other tests that run by turns have the marker ``by_turn``: each of them on one day of a fortnight.
 
     python tools/turns.py            which chapters are due today, and why
     python tools/turns.py --write    write seen.json (make wrong does, when all have failed)
@@ -34,7 +34,7 @@ SEEN = ROOT / "tests" / "book" / "seen.json"
 #: A number of a day, or ``all``; set once, so that a run that lasts past midnight stays one run.
 VARIABLE = "MFBOOK_TURN"
 #: Of the tests that are marked ``by_turn``.
-SHARES = 7
+SHARES = 14
 
 
 def turn() -> int | None:
@@ -55,7 +55,7 @@ def wrong_programs_of(chapter: str) -> Path:
 
 
 def has_turn(name: str) -> bool:
-    """Whether a test of this name, marked ``by_turn``, runs today: once in seven days.
+    """Whether a test of this name, marked ``by_turn``, runs today: once in fourteen days.
 
     Only pytest's option ``--turns`` asks (``conftest.py``); without it all run.
     """

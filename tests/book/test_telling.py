@@ -111,13 +111,13 @@ def test_wrong_programs_are_due_when_they_have_changed_and_one_chapter_a_day(mon
     assert len(turns.due()) == len(found)
 
 
-def test_other_turns_come_once_a_week(monkeypatch):
+def test_other_turns_come_once_a_fortnight(monkeypatch):
     names = [f"tests/book/site/test_access.py::test_page[{i}.html]" for i in range(70)]
     found = []
     for day in range(100, 100 + turns.SHARES):
         monkeypatch.setenv(turns.VARIABLE, str(day))
         found += (todays := list(filter(turns.has_turn, names)))
-        assert len(todays) < 25
+        assert len(todays) < 15
     assert sorted(found) == sorted(names)
     monkeypatch.setenv(turns.VARIABLE, "all")
     assert all(map(turns.has_turn, names))

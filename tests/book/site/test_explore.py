@@ -120,7 +120,7 @@ def test_text_is_large_and_nothing_is_cut_off(figure):
     assert page.evaluate("n => explore.frames[n].length", name) >= 1
 
 
-@pytest.mark.by_turn(always={"one-head"})
+@pytest.mark.by_turn
 def test_the_keyboard_reaches_and_moves_everything(figure):
     page, root = figure
     parts = root.evaluate(REACHED)
@@ -185,7 +185,7 @@ def test_play_moves_pause_stops_and_reset_restores(figure):
     assert root.locator(".mf-explore-live").is_visible() and not dialog.count()
 
 
-@pytest.mark.by_turn(always={"one-head"})
+@pytest.mark.by_turn
 def test_with_reduced_motion_it_goes_in_a_few_still_steps(figure):
     page, root = figure
     page.emulate_media(reduced_motion="reduce")

@@ -53,6 +53,7 @@ def test_every_figure_can_be_enlarged(path, visit):
         assert page.evaluate("() => document.activeElement.className") == "mf-enlarge"
 
 
+@pytest.mark.by_turn
 def test_an_interactive_figure_plays_pauses_and_shows_all_pictures(visit):
     page = visit("02-model.html")
     figure = page.locator("figure.mf-frames").first
@@ -71,6 +72,7 @@ def test_an_interactive_figure_plays_pauses_and_shows_all_pictures(visit):
     assert not figure.locator(".mf-frames-hint").is_visible()
 
 
+@pytest.mark.by_turn
 def test_reduced_motion_leaves_the_slider(browser, site):
     with browser.new_context(reduced_motion="reduce") as context:
         page = context.new_page()
@@ -95,6 +97,7 @@ def test_on_a_phone_verdicts_are_seen_and_wide_formulas_say_so(path, browser, si
             assert not formulas
 
 
+@pytest.mark.by_turn
 def test_escape_closes_a_preview_that_has_the_focus(visit):
     page = visit("05-dynamics.html")
     link = page.locator(

@@ -7,6 +7,7 @@ from bs4 import BeautifulSoup
 from rendered import CHAPTER_PAGES, SITE
 
 from tools.chapters import ROOT, chapters, check_cells, read, statements
+from tools.turns import changed
 
 NOTEBOOKS = chapters()
 built = pytest.mark.skipif(not (SITE / "index.html").exists(), reason="make book")
@@ -17,6 +18,7 @@ def page(name):
 
 
 @built
+@pytest.mark.by_turn(always={NOTEBOOKS[0].stem, *changed()})
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_each_check_is_one_line_that_opens_to_its_table(notebook):
     """The line says what the stored check says."""
@@ -36,6 +38,7 @@ def test_each_check_is_one_line_that_opens_to_its_table(notebook):
 
 
 @built
+@pytest.mark.by_turn(always={NOTEBOOKS[0].stem, *changed()})
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_code_is_folded_unless_it_is_the_mathematics(notebook):
     cells = {cell["id"]: cell for cell in read(notebook)["cells"] if cell["cell_type"] == "code"}

@@ -181,6 +181,7 @@ def test_an_untrusted_chapter_is_whole(name, visit, folder):
     assert not re.search(r"\{[a-z:]+\}`|unknown directive", found["text"])
 
 
+@pytest.mark.by_turn
 def test_a_link_to_another_chapter_opens_it(visit):
     page = visit("07-stability.ipynb")
     page.locator(".jp-Notebook .myst a[href*='02-model.ipynb']").first.click()

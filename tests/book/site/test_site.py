@@ -68,6 +68,7 @@ def test_search_finds_softmax(visit):
     assert page.locator("#search-results li a").count() >= 1
 
 
+@pytest.mark.by_turn
 def test_the_switch_turns_the_page_dark(browser, site):
     with browser.new_context(color_scheme="light") as context:
         page = context.new_page()
@@ -123,6 +124,7 @@ def test_page_works_from_disk(path, open_file):
         assert figure.locator("img:visible").get_attribute("alt") != before
 
 
+@pytest.mark.by_turn(always={"batch size-q-batch"})
 @pytest.mark.parametrize(
     "words, question",
     [
@@ -146,6 +148,7 @@ def test_search_finds_a_question_first(words, question, visit):
     assert page.locator(f"section:has(> #{question}):has(#{anchor}) > h3").count() == 1
 
 
+@pytest.mark.by_turn(always={"Theorem 7.5-07-stability.html#hy-theorem-7-5"})
 @pytest.mark.parametrize("words, place", [
     ("Theorem 7.5", "07-stability.html#hy-theorem-7-5"),
     ("lemma 2.1", "02-model.html#hy-lemma-2-1"),
