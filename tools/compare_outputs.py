@@ -37,6 +37,8 @@ NUMBER = re.compile(
     re.VERBOSE,
 )
 DATA_URI = re.compile(r"data:image/(?:png|jpeg);base64,[A-Za-z0-9+/=\s]+")
+#: What live figures compute with is rounded to six decimals at the most: one of them may differ.
+LIVE = 2e-6
 #: What a live figure computes with (mfbook.book.plots.explore).
 PARAMETERS = re.compile(r'data-parameters="([^"]*)"')
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -151,14 +153,14 @@ def _taken_out(text: str) -> tuple[str, list]:
 def live_difference(stored, fresh, where: str, size: float = 1.0) -> str | None:
     """What differs in what a live figure computes with, by more than rounding, or ``None``.
 
-    Nobody reads these numbers: they agree if they differ by at most 1e-9 of ``size``, the largest
-    number beside them.
+    Nobody reads these numbers: they agree if they differ by at most ``LIVE`` of ``size``, the
+    largest number beside them.
 
     Examples
     --------
     >>> live_difference({"at": [3.0, 1e-17]}, {"at": [3.0 + 1e-12, -2e-17]}, "level")
-    >>> live_difference({"at": [3.0, 0.0]}, {"at": [3.0, 1e-6]}, "level")
-    'level.at[1]: stored 0.0, fresh 1e-06'
+    >>> live_difference({"at": [3.0, 0.0]}, {"at": [3.0, 1e-4]}, "level")
+    'level.at[1]: stored 0.0, fresh 0.0001'
     """
     number = {type(stored), type(fresh)} <= {int, float}
     if isinstance(stored, list) and isinstance(fresh, list) and len(stored) == len(fresh):
@@ -166,7 +168,7 @@ def live_difference(stored, fresh, where: str, size: float = 1.0) -> str | None:
         parts = [(*pair, f"{where}[{i}]") for i, pair in enumerate(zip(stored, fresh, strict=True))]
     elif isinstance(stored, dict) and isinstance(fresh, dict) and stored.keys() == fresh.keys():
         parts = [(stored[key], fresh[key], f"{where}.{key}") for key in stored]
-    elif stored == fresh or (number and abs(stored - fresh) <= 1e-9 * max(size, abs(stored))):
+    elif stored == fresh or (number and abs(stored - fresh) <= LIVE * max(size, abs(stored))):
         return None
     else:
         return f"{where}: stored {stored!r}, fresh {fresh!r}"

@@ -63,7 +63,7 @@ explore.register("beat-the-minimiser", (figure, { levels }) => {
     bars[0].set([0], [gap]), bars[1].set([1], [score]), beaten.set({ x: max(record, TINY) });
     [words(score), words(record), words(gap), `${number(F.least)}, certified to ${number(F.gap, 1)}`].forEach((v, i) => values[i].set(v));
   });
-  figure.says = () => `${level.name}: you have ${atoms.map((h) => `mass ${number(h.y)} at ${says(h.x)}`).join(", ")}. Your energy is above the `
+  figure.says = () => `You have ${atoms.map((h) => `mass ${number(h.y)} at ${says(h.x)}`).join(", ")}. Your energy is above the `
     + `least by ${words(score)}; best so far ${words(record)}. From your atoms alone the certificate says: by ${words(gap)} at most. `
     + (gap < TINY ? "No mass would gain anywhere." : `Mass would gain most at ${says(degrees(at))}.`)
     + (show.value ? ` The minimiser has ${level.best.map(([a, m]) => `mass ${number(m)} at ${says(degrees(a))}`).join(", ")}.` : "");

@@ -39,7 +39,7 @@ explore.register("draws", (figure, { X, W_U, heads, k, B, sigma2 }) => {
   const lines = [["monteCarlo", "bound", "√2 B/√M"], ["sharp", "second", "B²/4M"], ["variance", "sharpened", "σ²/4M"]]
     .map(([name, role, label]) => ({ name, line: mean.line({ role, label }) }));
   const wanted = mean.rule({ role: "reference", label: "excess asked for" });
-  const means = mean.points({ role: "found", size: 4, label: "mean of the draws" });
+  const means = mean.points({ role: "found", size: 4, label: "that mean, each M" });
   const current = mean.points({ role: "found", size: 7, legend: false });
 
   const source = figure.select({ label: "Heads from", value: "teacher",

@@ -37,7 +37,8 @@ def landscapes(circle: Mapping, sphere: Mapping) -> Figure:
     ----------
     circle : mapping
         ``angle``, ``v`` (a fine grid), ``edges`` (angles between regions), ``tops`` (angle and
-        value of the best point of each region, (2, R)), ``best`` (angle and value, (2, m)).
+        value of the best point of each region, (2, R)), ``best`` (angle and value, (2, m)). Angles
+        are radians.
     sphere : mapping
         ``grid`` (longitude and latitude of a grid, (2, n, m)), ``v`` (n, m), ``walls`` (a sequence
         of great circles as longitudes and latitudes, (2, k)), ``best`` ((2, m)).
@@ -99,7 +100,7 @@ def circle_minimiser(
     Parameters
     ----------
     angle, f : array, shape (n,)
-        A fine grid of angles and the first variation minus its mean there.
+        A fine grid of angles (radians) and the first variation minus its mean there.
     atoms, masses : array, shape (m,)
         Angles of the atoms, and their masses.
     title : str
@@ -143,7 +144,7 @@ def splitting(items: Sequence[Mapping]) -> Figure:
     ----------
     items : sequence of mappings
         Each with ``title``, ``beta`` (n,), ``angle`` and ``mass`` (n lists), optionally ``lines``
-        (a sequence of (beta, angle) curves, drawn dashed).
+        (a sequence of (beta, angle) curves, drawn dashed). Angles are radians.
     """
     figure, axes = new_figure(8.0, 3.6, ncols=len(items), sharey=True, squeeze=False)
     for ax, item in zip(axes[0], items, strict=True):
