@@ -50,8 +50,8 @@ PLACES = [
     (
         "book/index.md",
         "This copy of the book has no public address yet, so its pages have no button for Binder "
-        "or Colab.\n  On your own machine `make lab` writes the chapters for JupyterLab and says how "
-        "to open them; change\n  a number and run the cell again.",
+        "or Colab.\n  On your own machine `make lab` writes the chapters for JupyterLab and says "
+        "how to open them; change\n  a number and run the cell again.",
         "The rocket at the top of a chapter opens it in JupyterLab on Binder, or on Colab. Change "
         "a number and\n  run the cell again. Starting takes a few minutes.",
     ),

@@ -36,6 +36,7 @@ from mfbook.bounds.features import (
 from mfbook.bounds.heads import HeadsNeeded, heads_needed
 from mfbook.bounds.loss import loss_lipschitz, loss_smoothness, softmax_lipschitz
 from mfbook.bounds.propagation import PropagationBound, propagation_bound, propagation_rate
+from mfbook.bounds.sampling import TrainingBound, finite_population, training_bound
 
 __all__ = [
     "DriftLipschitz",
@@ -43,6 +44,7 @@ __all__ = [
     "GrowthBound",
     "HeadsNeeded",
     "PropagationBound",
+    "TrainingBound",
     "anticoncentration",
     "cluster_mass_bound",
     "data_radii",
@@ -50,6 +52,7 @@ __all__ = [
     "feature_bound",
     "feature_bounds",
     "feature_variance",
+    "finite_population",
     "growth_bound",
     "heads_needed",
     "heavy_atom_bound",
@@ -68,5 +71,6 @@ __all__ = [
     "single_cluster_excluded",
     "softmax_lipschitz",
     "third_moment_constant",
+    "training_bound",
     "variance_rate",
 ]

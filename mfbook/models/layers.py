@@ -22,7 +22,7 @@ from mfbook.functional import Functional
 from mfbook.measure import Measure, check_measure
 from mfbook.models.attention import HeadShape, cross_entropy, softmax
 
-__all__ = ["StackedRisk", "label", "unlabel"]
+__all__ = ["HeadRidge", "StackedRisk", "label", "unlabel"]
 
 
 def label(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -76,6 +76,57 @@ def unlabel(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     atoms = validate.array(atoms, "atoms", ("n", "1 + D"), allow_complex=True)
     upper = atoms[:, 0].real > 0
     return atoms[~upper, 1:], atoms[upper, 1:]
+
+
+@dataclass(frozen=True)
+class HeadRidge(Functional):
+    r"""Ridge on labelled heads, :math:`\frac\lambda2\int\|\theta\|^2d\mu`: their labels are free.
+
+    Parameters
+    ----------
+    lam : float
+        Strength :math:`\lambda>0`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``lam`` is not positive and finite.
+
+    Examples
+    --------
+    >>> mu = Measure(label([[3.0]], [[1.0]]))
+    >>> float(HeadRidge(2.0)(mu)), HeadRidge(2.0).gradient(mu.atoms, mu).tolist()
+    (5.0, [[0.0, 6.0], [0.0, 2.0]])
+    """
+
+    lam: float
+
+    def __post_init__(self):
+        lam = validate.positive(self.lam, "lam", largest=validate.LARGEST)
+        object.__setattr__(self, "lam", lam)
+
+    def at(self, mu: Measure) -> _HeadRidgeLocal:
+        """The potential; only its integral depends on ``mu``."""
+        check_measure(mu, real=False, largest=validate.LARGEST)
+        return _HeadRidgeLocal(self.lam, mu)
+
+
+@dataclass(frozen=True)
+class _HeadRidgeLocal:
+    lam: float
+    mu: Measure
+
+    @property
+    def value(self):
+        return self.mu.weights @ self.first_variation(self.mu.atoms)
+
+    def first_variation(self, x):
+        return (x * self.gradient(x)).sum(axis=1) / 2
+
+    def gradient(self, x):
+        size = ("n", self.mu.dim)
+        x = validate.array(x, "x", size, allow_complex=True, largest=validate.LARGEST)
+        return self.lam * np.concatenate([0 * x[:, :1], x[:, 1:]], axis=1)
 
 
 #: Ten entries are multiplied after two layers: up to this size the product is a finite number.
@@ -171,6 +222,18 @@ class StackedLocal:
     logits: np.ndarray
     tokens: np.ndarray
     duals: tuple[np.ndarray, np.ndarray]
+
+    def correlation(self, x) -> np.ndarray:
+        r"""Matrix C of each labelled head's attention, with :math:`\Psi=\langle W_VW_O,C\rangle`.
+
+        For layer 1 it correlates what the head attends to with what layer 2 asks of the stream,
+        for layer 2 with the residual of the prediction. Shape (n, 1 + D) to (n, d, d).
+        """
+        parts = [(here, layer.correlation(dual)) for here, layer, dual in self._layers(x)]
+        out = np.empty((len(x), *2 * (self.risk.shape.d,)), np.result_type(*(C for _, C in parts)))
+        for here, C in parts:
+            out[here] = C
+        return out
 
     def _layers(self, x):
         """For each layer: which points stand in it, the layer, and its dual."""

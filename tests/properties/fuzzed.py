@@ -171,6 +171,8 @@ VALUES: dict[str, dict] = {
         "mu": MU, "sigma2": 2.0, "tau": 2.0, "values": 2.0, "queries": 1.0, "epsilon": 0.125,
         "delta": 0.5, "kappa": 0.25, "excess": 0.125, "m_bar": 0.5, "arcs": np.array([1.0, 2.0])},
     "bounds.growth_bound": {"tau": 0.5},
+    "bounds.training_bound": {"S": 2, "population": 4},
+    "bounds.finite_population": {"S": 2, "N": 4},
     "tasks": {
         "mu": MU, "x": THETA, "document": other(
             "Some Text.\n\nMore.", "", "\x00\ud800", text=True), "nats": 1.5,
@@ -199,6 +201,9 @@ VALUES: dict[str, dict] = {
         "weights": np.array([WEIGHTS, WEIGHTS])},
     "ensemble.ensemble_gradient": {
         "theta": RUNS.transpose(2, 0, 1), "X": np.stack([X, X]), "Y": np.stack([Y, Y])},
+    "weighted": {
+        "risk": RISK, "theta": RUNS, "heads": np.array([WEIGHTS, WEIGHTS]),
+        "sequences": np.array([[0.5, 0.5], [1.0, -1.0]])},
     "layers": {
         "first": THETA[:1], "second": THETA[1:], "atoms": BOTH, "x": BOTH,
         "mu": Measure(BOTH, WEIGHTS)},
