@@ -152,7 +152,9 @@ def training_bound(
     """
     M, S = validate.count(M, "M"), validate.count(S, "S")
     epsilon, tau = validate.positive(epsilon, "epsilon"), validate.positive(tau, "tau")
-    share = 1.0 if population is None else finite_population(S, population)
+    share = 1.0
+    if population is not None:
+        share = finite_population(S, validate.count(population, "population", least=S))
     draws = math.inf if batch is None else validate.count(batch, "batch")
     bounds, drift = feature_bounds(R_X, R_U, r, k), drift_lipschitz(R_X, R_U, r, k)
     size = loss_lipschitz() * bounds.L  # of one gradient

@@ -74,8 +74,13 @@ def test_growth_without_curvature_and_beyond_floats():
 
 @pytest.mark.parametrize("change, name", [
     ({"M": 0}, "M"), ({"S": 0}, "S"), ({"epsilon": 0.0}, "epsilon"), ({"tau": -1.0}, "tau"),
-    ({"batch": 0}, "batch"), ({"population": 39}, "S: expected at most N"),
+    ({"batch": 0}, "batch"), ({"population": 39}, "population"),
 ])  # fmt: skip
 def test_a_wrong_argument_is_named(change, name):
     with pytest.raises((TypeError, ValueError), match=name):
         training_bound(*RADII, **(NUMBERS | change))
+
+
+def test_a_sample_is_not_larger_than_its_population():
+    with pytest.raises(ValueError, match="S: expected at most N = 4"):
+        finite_population(5, 4)
