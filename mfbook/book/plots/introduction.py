@@ -26,6 +26,7 @@ def heads_at_work(
     names: tuple[str, str],
     sentence: str,
     limit: float,
+    right: int = 0,
 ) -> Figure:
     """Heads as points that move, what they predict together, and the risk.
 
@@ -39,7 +40,7 @@ def heads_at_work(
     times : array, shape (n_t,)
         Of the states.
     law : array, shape (n_words,)
-        The prediction at the time shown; the first word is the right one.
+        The prediction at the time shown.
     words : sequence of str
         Names of the bars.
     risk : array, shape (n_t,)
@@ -50,6 +51,8 @@ def heads_at_work(
         What the prediction continues.
     limit : float
         The least possible risk.
+    right : int
+        Which of the bars is the right word. Default the first.
     """
     figure, whole = new_figure(6.0, 6.0)
     whole.remove()
@@ -72,7 +75,7 @@ def heads_at_work(
     top.minorticks_off()
 
     places = np.arange(len(words))
-    colours = [blue] + [grey] * (len(words) - 1)
+    colours = [blue if i == right else grey for i in places]
     drawn = bars.barh(places, law, color=colours, alpha=0.85, height=0.68, gid="probability")
     for patch, value in zip(drawn, law, strict=True):
         bars.annotate(
