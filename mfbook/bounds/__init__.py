@@ -14,6 +14,7 @@ from mfbook.bounds.approximation import (
     sharp_rate,
     variance_rate,
 )
+from mfbook.bounds.atoms import AtomCount, atom_count_bounds, local_mass_bound
 from mfbook.bounds.clusters import (
     anticoncentration,
     cluster_mass_bound,
@@ -36,9 +37,11 @@ from mfbook.bounds.features import (
 from mfbook.bounds.heads import HeadsNeeded, heads_needed
 from mfbook.bounds.loss import loss_lipschitz, loss_smoothness, softmax_lipschitz
 from mfbook.bounds.propagation import PropagationBound, propagation_bound, propagation_rate
+from mfbook.bounds.stacked import stacked_cost, stacked_gain, stacked_threshold
 from mfbook.bounds.sampling import TrainingBound, finite_population, training_bound
 
 __all__ = [
+    "AtomCount",
     "DriftLipschitz",
     "FeatureBounds",
     "GrowthBound",
@@ -46,6 +49,7 @@ __all__ = [
     "PropagationBound",
     "TrainingBound",
     "anticoncentration",
+    "atom_count_bounds",
     "cluster_mass_bound",
     "data_radii",
     "drift_lipschitz",
@@ -60,6 +64,7 @@ __all__ = [
     "hessian_bound",
     "jacobian_bound",
     "leading_coefficient",
+    "local_mass_bound",
     "loss_lipschitz",
     "loss_smoothness",
     "monte_carlo_rate",
@@ -70,6 +75,9 @@ __all__ = [
     "sharp_rate",
     "single_cluster_excluded",
     "softmax_lipschitz",
+    "stacked_cost",
+    "stacked_gain",
+    "stacked_threshold",
     "third_moment_constant",
     "training_bound",
     "variance_rate",

@@ -171,8 +171,12 @@ VALUES: dict[str, dict] = {
         "mu": MU, "sigma2": 2.0, "tau": 2.0, "values": 2.0, "queries": 1.0, "epsilon": 0.125,
         "delta": 0.5, "kappa": 0.25, "excess": 0.125, "m_bar": 0.5, "arcs": np.array([1.0, 2.0])},
     "bounds.growth_bound": {"tau": 0.5},
+    "bounds.atom_count_bounds": {
+        "F": other(sphere.SphereEnergy(2.0, UNITS, OMEGA), MODEL, *ENERGIES)},
+    "bounds.local_mass_bound": {"curvature": 0.25, "diameter": 0.5},
     "bounds.training_bound": {"S": 2, "population": 4},
     "bounds.finite_population": {"S": 2, "N": 4},
+    **{f"bounds.stacked_{name}": {"P": 2.0, "V": 3} for name in ("cost", "gain", "threshold")},
     "tasks": {
         "mu": MU, "x": THETA, "document": other(
             "Some Text.\n\nMore.", "", "\x00\ud800", text=True), "nats": 1.5,
