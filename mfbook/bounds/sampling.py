@@ -59,7 +59,8 @@ class TrainingBound:
         Whether the step is at most :math:`4/L^2`.
     heads, sequences : float
         :math:`LB/(2\sqrt M)` and :math:`L\sqrt{2/S}`, with the factor of a finite population:
-        mean-square sizes of two orthogonal errors of the drift.
+        mean-square sizes of two errors of the drift; the second is orthogonal to the first and
+        to Euler's.
     euler : float
         :math:`\frac{\sqrt2}2L\Lambda\varepsilon`.
     noise : float
@@ -104,8 +105,8 @@ def training_bound(
     radius r,
 
     .. math:: \big(\mathbb E|\theta^n-\bar\theta(n\varepsilon)|_M^2\big)^{1/2}
-              \le E_\kappa(\tau)\Big[L\sqrt{\tfrac{B^2}{4M}+\tfrac2S}
-              +\tfrac{\sqrt2}2L\Lambda\,\varepsilon\Big]
+              \le L\,E_\kappa(\tau)\sqrt{\Big(\tfrac B{2\sqrt M}
+              +\tfrac{\sqrt2}2\Lambda\,\varepsilon\Big)^2+\tfrac2S}
               +\sqrt2\,L\sqrt{\tfrac\varepsilon b\,E_{2\kappa}(\tau)},
 
     :math:`\Lambda=\sqrt2H+\frac12L^2`, and :math:`\kappa=\sqrt2H` if :math:`\varepsilon\le4/L^2`,
@@ -146,7 +147,7 @@ def training_bound(
     >>> numbers = {"M": 100, "epsilon": 0.01, "tau": 1.0}
     >>> bound = training_bound(1.0, 1.0, 1.0, 1, S=100, **numbers)
     >>> round(bound.heads, 3), round(bound.sequences, 3), round(bound.log10, 3)
-    (0.1, 0.283, 1.268)
+    (0.1, 0.283, 1.203)
     >>> training_bound(1.0, 1.0, 1.0, 1, S=100, population=100, **numbers).sequences
     0.0
     """
@@ -165,7 +166,7 @@ def training_bound(
     euler = epsilon * size * ((drift.head + drift.measure) / 2)
     noise = size * math.sqrt(epsilon / draws)
     growth, noise_growth = _growth(kappa, tau), _growth(2 * kappa, tau) / 2
-    parts = [(math.hypot(heads, sequences) + euler, growth), (noise, noise_growth)]
+    parts = [(math.hypot(heads + euler, sequences), growth), (noise, noise_growth)]
     logs = [math.log(a) + b if a > 0 else -math.inf for a, b in parts]
     top = max(logs)
     rest = min(logs)

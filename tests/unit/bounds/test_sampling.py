@@ -48,7 +48,8 @@ def test_the_terms_add_up(epsilon, batch):
         s = (np.arange(20000) + 0.5) / 10000
         return np.exp(a * s).sum() / 10000
 
-    drift = L * math.sqrt(f.B**2 / 28 + 2 / 9) + Lambda * L * epsilon / math.sqrt(2)
+    own = f.B / math.sqrt(28) + Lambda * epsilon / math.sqrt(2)
+    drift = L * math.sqrt(own**2 + 2 / 9)
     noise = 0 if batch is None else L * math.sqrt(2 * epsilon / batch * E(2 * kappa))
     assert 10**b.log10 == pytest.approx(E(kappa) * drift + noise, rel=1e-6)
     assert 10**b.gap_log10 == pytest.approx(4 * L**2 * E(math.sqrt(2) * H) / 9, rel=1e-6)
