@@ -37,8 +37,8 @@ from mfbook.bounds.features import (
 from mfbook.bounds.heads import HeadsNeeded, heads_needed
 from mfbook.bounds.loss import loss_lipschitz, loss_smoothness, softmax_lipschitz
 from mfbook.bounds.propagation import PropagationBound, propagation_bound, propagation_rate
-from mfbook.bounds.stacked import stacked_cost, stacked_gain, stacked_threshold
 from mfbook.bounds.sampling import TrainingBound, finite_population, training_bound
+from mfbook.bounds.stacked import stacked_cost, stacked_gain, stacked_threshold
 
 __all__ = [
     "AtomCount",

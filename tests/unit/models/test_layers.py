@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mfbook.functional import check_functional
 from mfbook.measure import Measure
 from mfbook.models.attention import AttentionRisk, HeadShape
-from mfbook.models.layers import StackedRisk, label, unlabel
+from mfbook.models.layers import HeadRidge, StackedRisk, label, unlabel
 
 SHAPE = HeadShape(3, 2, 1)
 
@@ -69,6 +69,26 @@ def test_silent_first_layer_leaves_one_layer(size):
     np.testing.assert_allclose(G, 2 * one.gradient(heads, mu), rtol=1e-8, atol=1e-10)
 
 
+@given(st.integers(0, 10**6))
+def test_correlation_gives_the_first_variation(seed):
+    F, mu = problem(seed), law(seed + 1)
+    local, x = F.at(mu), law(seed + 2, 3, 2).atoms
+    C = local.correlation(x)
+    for head, matrix, value in zip(x[:, 1:], C, local.first_variation(x), strict=True):
+        *_, W_V, W_O = SHAPE.split(head)
+        assert value == pytest.approx(((W_V @ W_O) * matrix).sum(), rel=1e-10, abs=1e-13)
+
+
+@given(st.floats(0.01, 10), st.integers(0, 10**6))
+def test_ridge_on_heads_leaves_labels_alone(lam, seed):
+    mu = law(seed)
+    F = HeadRidge(lam)
+    size = (mu.atoms[:, 1:] ** 2).sum(axis=1)
+    assert F(mu) == pytest.approx(lam / 2 * (mu.weights @ size), rel=1e-12)
+    assert (F.gradient(mu.atoms, mu)[:, 0] == 0).all()
+    assert check_functional(problem(0) + F, mu, seed).ok
+
+
 def test_labels_are_read_by_their_sign():
     F, heads = problem(5), np.random.default_rng(6).normal(size=(4, SHAPE.size))
     results = []
@@ -95,6 +115,7 @@ def test_label_and_unlabel_are_inverse():
         ("mu", lambda F: F.at(Measure(np.zeros((2, SHAPE.size))))),
         ("second", lambda F: label(np.zeros((1, 3)), np.zeros((1, 4)))),
         ("x", lambda F: F.at(law(0)).first_variation(np.zeros((1, 3)))),
+        ("lam", lambda F: HeadRidge(0.0)),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(name, call):
