@@ -291,7 +291,8 @@ OBJECTS = {
     "functional.Combination": RIDGE + 2 * ANCHOR,
     "parallel.ParallelSum": parallel.ParallelSum(((1.0, RIDGE), (2.0, ANCHOR))),
     "parallel.ShardedRisk": parallel.shards(RISK, 2),
-    "layers.HeadRidge": layers.HeadRidge(0.5), "layers.StackedRisk": layers.StackedRisk(X, Y, W_U, SHAPE),
+    "layers.HeadRidge": layers.HeadRidge(0.5),
+    "layers.StackedRisk": layers.StackedRisk(X, Y, W_U, SHAPE),
     "network.TwoLayerRisk": network.TwoLayerRisk(INPUTS, TARGETS),
     "tokens.TokenEnergy": tokens.TokenEnergy(0.5), "tasks.Task": TASK, "sphere.SphereEnergy": MODEL,
 }  # fmt: skip
