@@ -1,0 +1,99 @@
+"""Many small descents side by side: limited-memory BFGS on arrays, one row for each problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+#: Pairs of steps that are kept, and halvings of a step.
+MEMORY, TRIALS = 12, 15
+
+
+def descend(
+    x: np.ndarray, evaluate: Callable, steps: int, tolerance: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Descend from every row of x; rows that are done leave the array.
+
+    Parameters
+    ----------
+    x : array, shape (R, n)
+        Where the problems start.
+    evaluate : callable
+        From points (r, n) and the numbers of their problems to values (r,) and gradients (r, n).
+    steps : int
+        Most steps of a problem.
+    tolerance : float
+        A problem is done when no entry of its gradient is larger.
+
+    Returns
+    -------
+    point : array, shape (R, n)
+    value : array, shape (R,)
+    largest : array, shape (R,)
+        Largest entry of the gradient at the end.
+
+    Examples
+    --------
+    >>> bowl = lambda x, runs: ((x**2).sum(axis=1), 2 * x)
+    >>> point, value, largest = descend(np.ones((3, 2)), bowl, 50, 1e-9)
+    >>> bool(np.abs(point).max() < 1e-9)
+    True
+    """
+    point, value, largest = x.copy(), np.zeros(len(x)), np.zeros(len(x))
+    runs, stuck = np.arange(len(x)), np.zeros(len(x), bool)
+    x = x.copy()
+    f, g = evaluate(x, runs)
+    pairs: list = []
+    for n in range(steps + 1):
+        size = np.abs(g).max(axis=1)
+        done = (size <= tolerance) | stuck | (n == steps)
+        if done.any():
+            point[runs[done]], value[runs[done]] = x[done], f[done]
+            largest[runs[done]] = size[done]
+            keep = ~done
+            runs, x, f, g = runs[keep], x[keep], f[keep], g[keep]
+            pairs = [tuple(part[keep] for part in pair) for pair in pairs]
+            if not len(runs):
+                break
+        d = _direction(g, pairs)
+        slope = (g * d).sum(axis=1)
+        uphill = ~(slope < 0)
+        d[uphill] = -g[uphill]
+        slope = (g * d).sum(axis=1)
+        moved, f_moved, g_moved = x.copy(), f.copy(), g.copy()
+        waiting, length = np.arange(len(x)), 1.0
+        for _ in range(TRIALS):
+            there = x[waiting] + length * d[waiting]
+            f_there, g_there = evaluate(there, runs[waiting])
+            good = f_there <= f[waiting] + 1e-4 * length * slope[waiting]
+            i = waiting[good]
+            moved[i], f_moved[i], g_moved[i] = there[good], f_there[good], g_there[good]
+            waiting = waiting[~good]
+            if not len(waiting):
+                break
+            length *= 0.3
+        stuck = np.zeros(len(x), bool)
+        stuck[waiting] = True
+        s, y = moved - x, g_moved - g
+        sy = (s * y).sum(axis=1)
+        curved = sy > 1e-10 * np.sqrt((s * s).sum(axis=1) * (y * y).sum(axis=1))
+        pairs = [*pairs[1 - MEMORY :], (s, y, np.where(curved, 1 / np.where(curved, sy, 1), 0.0))]
+        x, f, g = moved, f_moved, g_moved
+    return point, value, largest
+
+
+def _direction(g: np.ndarray, pairs: list) -> np.ndarray:
+    """Minus the approximate inverse Hessian times the gradient, by the two loops."""
+    d, heights = -g, []
+    if not pairs:
+        return d * np.minimum(1, 0.5 / np.sqrt((g * g).sum(axis=1)))[:, None]
+    for s, y, r in reversed(pairs):
+        heights.append(r * (s * d).sum(axis=1))
+        d = d - heights[-1][:, None] * y
+    s, y, r = pairs[-1]
+    curved = r > 0
+    d = d * np.where(curved, 1 / np.where(curved, r * (y * y).sum(axis=1), 1), 1.0)[:, None]
+    for (s, y, r), height in zip(pairs, reversed(heights), strict=True):
+        d = d + s * (height - r * (y * d).sum(axis=1))[:, None]
+    return d
