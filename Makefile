@@ -138,6 +138,7 @@ sweep: .venv/.test  ## Compute the results that chapters load from book/data (an
 	@$(PY) -m mfbook.book.experiments.propagation
 	@$(PY) -m mfbook.book.experiments.text
 	@$(PY) -m mfbook.book.experiments.sphere
+	@$(PY) -m mfbook.book.experiments.cascade
 
 bench: .venv/.test  #: Measure speed, limits and memory, and write the page on performance (PART=scale for one part)
 	@$(PIP) --editable '.[bench]' || echo "PyTorch and JAX could not be installed: they are left out"

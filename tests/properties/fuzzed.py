@@ -24,6 +24,7 @@ from fuzzing import Argument, Case, argument, array, documentation, function, ot
 import mfbook
 from mfbook import bounds, equilibria, flow, functional, landscape, space, transport
 from mfbook.book import report, tasks
+from mfbook.landscape.uniform import best_uniform
 from mfbook.measure import Measure
 from mfbook.models import activations, attention, confinement, layers, network, sphere, tokens
 from mfbook.models.attention import parallel
@@ -250,6 +251,7 @@ VALUES: dict[str, dict] = {
     "landscape.diagonal_maximum": {"d": 3},
     "landscape.nonnegative_maximum": {"omega": np.array([0.5, 0.25])},
     "landscape.least_first_variation": {"tolerance": 1e-6},
+    "uniform": {"N": MATRIX, "mu": MU, "tolerance": 1e-6, "steps": 50, "shape": SHAPE},
     "equilibria": {
         "F": other(MODEL, *ENERGIES), "mu": RING, "x": CIRCLE, "ascent": True,
         "method": "rosenbrock", "step": 0.125, "horizon": 2.0, "most": 3, "window": 5,
@@ -308,6 +310,7 @@ RESULTS = {
     "equilibria.SecondOrder": equilibria.second_order(MODEL, RING),
     "landscape.SignRegions": landscape.sign_regions(UNITS),
     "activations.Activation": activations.GELU,
+    "uniform.UniformLaw": best_uniform(RISK, 0.1),
 }  # fmt: skip
 #: Public names without a case, and why.
 EXCLUDED = {
