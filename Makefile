@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help book lab pdf test weekly wrong rounding elsewhere coverage mutants links dist run same matrix figure sweep bench weights address constraints clean
+.PHONY: help book lab pdf note test weekly wrong rounding elsewhere coverage mutants links dist run same matrix figure sweep bench weights address constraints clean
 
 PYTHON ?= python3
 PY := .venv/bin/python
@@ -67,6 +67,9 @@ _build/mfbook.pdf: _build/.book .venv/.pdf tools/pdf.py tools/pdf.js tools/pdf.c
 
 pdf: _build/mfbook.pdf  ## Print the whole book to _build/mfbook.pdf (needs Chromium)
 	@echo "The book on paper: $(CURDIR)/_build/mfbook.pdf"
+
+note: _build/.book .venv/.pdf  ## Print what is new, with proofs, to _build/note.pdf (needs Chromium)
+	@$(PY) tools/note.py
 
 # ONLY=book/06-long-time.ipynb or ONLY=tests/unit/flow: these alone, all of them, from the sources.
 ONLY ?=
