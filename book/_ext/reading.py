@@ -278,7 +278,7 @@ KINDS = "Lemma|Proposition|Theorem|Corollary|Remark|Assumption|Definition|Figure
 NUMBER = r"\d+(?:\.\d+)?"
 MENTION = re.compile(rf"\b({KINDS})s?\s{NUMBER}(?:(?:,\s|,?\sand\s|\sto\s){NUMBER}\b)*")
 #: A mention of a part of the book: "Chapter 5", "Appendix C".
-PART = re.compile(r"\b(?:Chapters?\s(\d)|Appendix\s([A-C]))\b")
+PART = re.compile(r"\b(?:Chapters?\s(\d)|Appendix\s([A-D]))\b")
 #: Pages that mention numbers of both papers, and link by hand.
 BY_HAND = ("errata", "glossary", "bibliography", "statements", "figures", "notation")
 #: Where a number in the text is no mention, or has a link already.

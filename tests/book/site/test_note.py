@@ -1,0 +1,53 @@
+"""The note on what is new: printed from the rendered pages, read back."""
+
+import re
+
+import pytest
+from pypdf import PdfReader
+from rendered import SITE, missing
+
+from tools.chapters import ROOT
+from tools.note import LONGEST, print_note
+from tools.pdf import PdfError
+
+TAKEN = re.compile(r"mf-take\n\[[^\]]+\]\(#([\w-]+)\)")
+pytestmark = [pytest.mark.browser, pytest.mark.by_turn]
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory, browser):
+    if not (SITE / "note.html").exists():
+        missing("the site is not built: make book")
+    file = tmp_path_factory.mktemp("note") / "note.pdf"
+    note = print_note(SITE, file)
+    with PdfReader(file) as reader:
+        yield note, re.sub(r"\s+", " ", " ".join(page.extract_text() for page in reader.pages))
+
+
+def test_every_result_is_there_with_its_proof_and_credit(printed):
+    note, words = printed
+    named = TAKEN.findall((ROOT / "book" / "note.md").read_text(encoding="utf-8"))
+    assert len(note.results) == len(named) >= 8
+    assert words.count("Credit.") >= len(named) and words.count("∎") >= len(named)
+    for title in note.results:
+        number = title.split("(")[0].split()[-1]
+        assert number in words
+
+
+def test_it_fits_its_pages_and_cites_what_it_lists(printed):
+    note, words = printed
+    assert note.pages <= LONGEST and not note.clipped
+    text, _, works = words.rpartition("References")
+    years = set(re.findall(r"\b(?:19|20)\d\d\b", text))
+    assert "Huan" in works and years <= set(re.findall(r"\b(?:19|20)\d\d\b", works))
+
+
+def test_a_result_that_is_not_there_is_said(tmp_path, browser):
+    for page in SITE.glob("*.html"):
+        (tmp_path / page.name).symlink_to(page)
+    (tmp_path / "_static").symlink_to(SITE / "_static")
+    source = (SITE / "note.html").read_text(encoding="utf-8")
+    (tmp_path / "note.html").unlink()
+    (tmp_path / "note.html").write_text(source.replace("#result-thresholds", "#result-nowhere"))
+    with pytest.raises(PdfError, match="has no result-nowhere"):
+        print_note(tmp_path, tmp_path / "note.pdf")
