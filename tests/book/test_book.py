@@ -217,7 +217,7 @@ def test_api_pages_cover_every_public_name():
 def named(cell: str) -> set[str]:
     """The pages that a cell of a table names: Chapters 2 to 4, 6, Appendix A, the primer."""
     found = {"b-primer"} if "primer" in cell else set()
-    for letter in re.findall(r"Appendix ([A-C])\b", cell):
+    for letter in re.findall(r"Appendix ([A-D])\b", cell):
         found |= {name for name in CHAPTERS if name.startswith(f"{letter.lower()}-")}
     for numbers in re.findall(r"Chapters? ((?:\d(?:, | and | to )?)+)", cell):
         chosen = set(map(int, re.findall(r"\d", numbers)))
@@ -229,7 +229,7 @@ def named(cell: str) -> set[str]:
 
 def part_of(page: str) -> str:
     """The number of a chapter, or the letter of an appendix, of a page."""
-    return re.match(r"\d+|[a-c]", page)[0]
+    return re.match(r"\d+|[a-d]", page)[0]
 
 
 def test_letters_that_clash_stand_where_the_page_says():
