@@ -132,8 +132,10 @@ def train(x, tasks, attend, write, steps=STEPS, moves=1.0) -> tuple[np.ndarray, 
     return point.reshape(x.shape), value / M
 
 
-def cascade(share: float, tasks: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-    """Layers after each round, of M = 1, 2, 4, ... heads, and their values (rounds, tasks).
+def cascade(
+    share: float, tasks: np.ndarray, rounds: int = len(HEADS)
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Layers after some rounds, of M = 1, 2, 4, ... heads, and their values (rounds, tasks).
 
     The random numbers of a task do not depend on the other tasks.
     """
@@ -147,7 +149,7 @@ def cascade(share: float, tasks: np.ndarray) -> tuple[list[np.ndarray], np.ndarr
     best = np.argmin([value for _, value in runs], axis=0)
     layers = [np.array([runs[b][0][i] for i, b in enumerate(best)])]
     values = [np.array([runs[b][1][i] for i, b in enumerate(best)])]
-    for M in HEADS[1:]:
+    for M in HEADS[1:rounds]:
         split = np.repeat(layers[-1], 2, axis=1)
         x, value = train(split + HAIR * noise(M), tasks, lam, lam)
         layers.append(x)
