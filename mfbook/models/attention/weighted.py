@@ -72,16 +72,19 @@ def weighted_gradient(
     (True, True)
     """
     validate.instance(risk, "risk", AttentionRisk)
-    both = {"allow_complex": True, "largest": validate.LARGEST}
-    theta = validate.array(theta, "theta", ("runs", "m", risk.shape.size), **both)
+    theta = _numbers(theta, "theta", ("runs", "m", risk.shape.size))
     runs, m, _ = theta.shape
-    heads = validate.array(heads, "heads", (runs, m), **both)
-    sequences = validate.array(sequences, "sequences", (runs, len(risk.X)), **both)
+    heads = _numbers(heads, "heads", (runs, m))
+    sequences = _numbers(sequences, "sequences", (runs, len(risk.X)))
     kind = np.result_type(theta, heads, sequences, np.float64)
     losses, gradient = np.empty(sequences.shape, kind), np.empty(theta.shape, kind)
     for r in blocks(runs, max(1, BLOCK // m)):
         losses[r], gradient[r] = _block(risk, theta[r], heads[r], sequences[r])
     return losses, gradient
+
+
+def _numbers(value: ArrayLike, name: str, shape: tuple) -> np.ndarray:
+    return validate.array(value, name, shape, allow_complex=True, largest=validate.LARGEST)
 
 
 def _block(risk, theta, heads, sequences):
