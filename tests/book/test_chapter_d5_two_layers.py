@@ -117,6 +117,8 @@ WRONG = [
      ("check-best", "attained / Lam, 1, 1e-3", "attained / (2 * Lam / 3), 1, 1e-3")),
     ("task with a larger W_U", "scaling check-best", "attention, W_U/10⁴",
      ("scaling", "faint = 1e-4", "faint = 1e-1")),
+    ("claim: layer 2 fades at twice its linear rate", BEST, "the same four",
+     ("check-best", "np.exp(-3)),\n    equal(\"a flow", "np.exp(-12)),\n    equal(\"a flow")),
     ("ridge forgotten in four flows", "barrier scaling check-best", "four flows",
      ("barrier", "run = gradient_flow(F, Measure(label(x[:4]",
       "run = gradient_flow(sign_task(small), Measure(label(x[:4]")),
