@@ -78,9 +78,10 @@ def third_derivative_bound(R_X: float, R_U: float, r: float, k: int) -> float:
     22.2793
     """
     g = score_bound(R_X, r, k)
-    R_U = validate.positive(R_U, "R_U")
-    mixed = 4 / math.sqrt(3) * (g + third_moment_constant() * g * g)
-    return math.sqrt(2) * R_X * R_U / r * (3 * g * g + 26 / 3 * g * g * g + mixed)
+    R_X, R_U, r = float(R_X), validate.positive(R_U, "R_U"), float(r)
+    over_r = R_X * R_X * r / math.sqrt(k)  # g / r
+    mixed = 4 / math.sqrt(3) * (1 + third_moment_constant() * g)
+    return math.sqrt(2) * R_X * R_U * over_r * (3 * g + 26 / 3 * g * g + mixed)
 
 
 def mean_error_bound(
@@ -145,6 +146,8 @@ def mean_error_bound(
     >>> round(float(10 ** mean_error_bound(1.0, 1.0, 1, [0.0], radius=2.0)[0]), 12)
     8.0
     """
+    R_X, R_U = validate.positive(R_X, "R_X"), validate.positive(R_U, "R_U")
+    k = validate.count(k, "k")
     times = validate.array(times, "times", ("n_t",)).astype(float)
     if (times < 0).any():
         raise ValueError(f"times: expected numbers >= 0, got {times.min()}")
@@ -159,13 +162,14 @@ def mean_error_bound(
         r = validate.positive(radius(t), "radius")
         B, L = feature_bound(R_X, R_U, r), jacobian_bound(R_X, R_U, r, k)
         H, T = hessian_bound(R_X, R_U, r, k), third_derivative_bound(R_X, R_U, r, k)
-        growth = c * H if kappa is None else validate.real(kappa(t), "kappa")
+        growth = c * H if kappa is None else validate.finite(kappa(t), "kappa")
         return B, L, H, T, growth
 
     # kept: e / E^2, Lambda, nu / E, z / E^2 and log E, with E the exponential of the integral of
     # the positive part of kappa; small = 1 / E
     def pieces(t, state):
-        e, lam, nu = math.sqrt(max(state[0], 0.0)), math.sqrt(state[1]), state[2]
+        e, lam = math.sqrt(max(state[0], 0.0)), math.sqrt(state[1])
+        nu, z = float(state[2]), float(state[3])
         B, L, H, T, growth = constants(t)
         small, omega, delta = math.exp(-state[4]), e * lam, math.inf
         Delta, p, nu_slope = 2 * B, 2 * L * omega, 0.0
@@ -179,11 +183,12 @@ def mean_error_bound(
         p *= small
         forced = c * T * omega * e + H * e * f
         forced += L * (SOFTMAX_CURVATURE * f * f + p + H * e * e / 2)
-        total = f * f / 2 + c * (2 * p + H * e * e + L * state[3])
-        return growth, L, (small * Delta) ** 2 / 4, nu_slope, forced, total
+        total = f * f / 2 + c * (2 * p + H * e * e + L * z)
+        return growth, L, small * Delta * small * Delta / 4, nu_slope, forced, total
 
     def slope(t, state):
         growth, L, e_slope, nu_slope, forced, _ = pieces(t, state)
+        state = [float(x) for x in state]
         down = min(growth, 0.0)
         return [
             2 * down * state[0] + e_slope,
@@ -197,8 +202,10 @@ def mean_error_bound(
         total = pieces(t, state)[-1]
         return (2 * state[4] + math.log(total / 4)) / math.log(10) if total > 0 else -math.inf
 
+    # nothing has changed yet at times so short that their products underflow
+    times = np.where(times < 1e-100, 0.0, times)
     grid = np.unique(np.append(0.0, times))
-    finite = np.array([bool(np.isfinite(constants(t)).all()) for t in grid])
+    finite = np.array([bool(np.isfinite(slope(t, np.zeros(5))).all()) for t in grid])
     n = len(grid) if finite.all() else int(finite.argmin())  # the integral reaches grid[n - 1]
     states = np.zeros((5, 1))
     if n > 1:
@@ -329,5 +336,6 @@ def mean_over_draws(values: Callable, weights: ArrayLike, M: int) -> np.ndarray:
             continue
         log = math.lgamma(M + 1) - sum(math.lgamma(c + 1) for c in n)
         chance = math.exp(log + float(n[n > 0] @ np.log(w[n > 0])))
-        total = total + chance * np.asarray(values(tuple(int(c) for c in n)))
+        value = validate.array(values(tuple(int(c) for c in n)), "values", (...,))
+        total = total + chance * value
     return np.asarray(total)

@@ -141,6 +141,11 @@ VALUES: dict[str, dict] = {
         "theta": HEAD, "h": HEAD[::-1], "X": WORDS, "W_U": np.array([[1.0, -1.0]]),
         "shape": attention.HeadShape(1, 1, 1), "counts": np.array([1.0, 2.0, 0.5]), "order": 1,
         "iterations": 3, "r": 2.0, "R_X": 1.0, "R_U": 1.0, "tokens": 1},
+    "mean_error": {
+        "F": RIDGE, "mu": PLANE, "times": np.array([0.5, 1.0]), "step": 0.01, "rtol": 1e-3,
+        "radius": fixed(0.5), "M": 3, "values": function(lambda n: 0.5 * n[0], lambda n: None),
+        "kappa": function(lambda t: 0.5 - t, lambda t: np.nan, none=True),
+        "diameter": function(lambda t: 0.5 + t, lambda t: -1.0, none=True)},
     "flow": {
         "F": RIDGE, "value": 0.5, "start": 0.5, "power": 1.0, "peak": 1.0, "warmup": 0.25,
         "end": 2.0, "floor": 0.125, "clock": function(lambda t: t, lambda t: -t, none=True),
@@ -330,7 +335,8 @@ OPTIONS = {
     "axes": dict.fromkeys((
         "attention.HeadShape.split", "attention.softmax", "attention.softmax_jacobian",
         "attention.cross_entropy", "measure.Measure.integrate", "space", "flow.LearningRate",
-        "ensemble.sgd_ensemble", "sphere.kernel", "sphere.funk_hecke"), False),
+        "ensemble.sgd_ensemble", "mean_error.mean_over_draws", "sphere.kernel",
+        "sphere.funk_hecke"), False),
     # a measured value that is not a number stays one, and no check holds with it
     "nan": dict.fromkeys((
         "ensemble.sgd_ensemble", "report.below", "report.above", "report.coarse",
@@ -344,7 +350,8 @@ OPTIONS = {
     "same": {
         "functional.check_functional": 1e-3, "optimise.optimal_weights": 1e-4,
         "optimise.boost": 1e-4, "derivatives.largest_derivative": 1e-6,
-        "influence.influence": 1e-6, "landscape.least_first_variation": 1e-6,
+        "influence.influence": 1e-6, "mean_error.mean_error_coefficient": 1e-3,
+        "mean_error.mean_error_bound": 1e-4, "landscape.least_first_variation": 1e-6,
         "equilibria.newton": 1e-6, "equilibria.minimise_on_circle": 1e-6,
         "equilibria.settle": 1e-6},
     "share": {
@@ -352,7 +359,8 @@ OPTIONS = {
         "derivatives.largest_derivative": 0.1, "flow.check_profile": 0.5,
         "stability.strong_monotonicity": 0.3, "stability.radial_drift": 0.5,
         "stability.best_alternative": 0.2, "optimise.frank_wolfe_gap": 0.2, "optimise.boost": 0.1,
-        "influence.influence": 0.2, "sphere.SphereEnergy.at().minimise": 0.1,
+        "influence.influence": 0.2, "mean_error.mean_error_coefficient": 0.1,
+        "mean_error.mean_error_bound": 0.3, "sphere.SphereEnergy.at().minimise": 0.1,
         "landscape.least_first_variation": 0.2, "equilibria.newton": 0.5,
         "equilibria.minimise_on_circle": 0.1, "equilibria.settle": 0.3},
 }  # fmt: skip
