@@ -38,6 +38,16 @@ class UniformLaw:
     pull : float
         :math:`\Gamma=\sigma_1(\mathbf D_N)/(\lambda\sqrt k)`. Above 1 every law with finitely many
         atoms is unstable under splitting.
+
+    Examples
+    --------
+    >>> Y = [[[1, 0], [1, 0]]]
+    >>> risk = AttentionRisk([[[0.0], [1.0]]], Y, [[1.0, -1.0]], HeadShape(1, 1, 1))
+    >>> law = best_uniform(risk, 0.1)
+    >>> law.rank, bool(np.isclose(law.size, np.log(4)))
+    (1, True)
+    >>> law.head(risk.shape).round(3)
+    array([0.   , 0.   , 1.177, 1.177])
     """
 
     N: np.ndarray
@@ -104,6 +114,7 @@ def content_matrix(risk: AttentionRisk, mu: Measure, N: ArrayLike) -> np.ndarray
     Parameters
     ----------
     risk : AttentionRisk
+        The task; its heads have the k of the score matrix.
     mu : Measure
         The law that leaves the residual.
     N : array_like, shape (d, d)
@@ -157,6 +168,7 @@ def best_uniform(
     Parameters
     ----------
     risk : AttentionRisk
+        The task; its k enters the pull.
     ridge : float
         Strength :math:`\lambda`, positive.
     tolerance : float

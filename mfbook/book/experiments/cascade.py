@@ -239,15 +239,16 @@ def compute(cache_folder=None, jobs: int = 1) -> dict[str, np.ndarray]:
     for share in SHARES:
         layers, values = cascade(share, tasks)
         upper, lower = infimum(share, tasks)
-        laws = [best_uniform(risk(t), share * critical()[t], tolerance=1e-9) for t in tasks]
+        laws = [best_uniform(risk(t), share * critical()[t], tolerance=1e-9) for t in range(TASKS)]
         found.append({
             "value": values, "infimum": upper, "infimum_low": lower,
             "uniform": np.array([law.value for law in laws]),
             "pull": np.array([law.pull for law in laws]),
             "rank": np.array([law.rank for law in laws]),
             "size": np.array([law.size for law in laws]),
-            "least": np.array([least_curvature(t, share, x) for t, x in zip(tasks, layers[-1],
-                                                                           strict=True)]),
+            "least": np.array(
+                [least_curvature(t, share, layers[-1][t]) for t in range(TASKS)]
+            ),
             "working": np.array([working(x).sum(axis=1) for x in layers]),
             "price": np.array([price(x, share * critical()) for x in layers]),
             "attends": np.array([np.abs(x[..., :4]).max(axis=(1, 2)) for x in layers]),
