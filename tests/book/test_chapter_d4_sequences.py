@@ -75,8 +75,7 @@ WRONG = [
      ("rates", "eta = (up - down) / (2 * h)",
       "eta = np.where(np.arange(shape.size) < 8, 0, up - down) / (2 * h)")),
     ("gradient without the softmax of the scores", "rates check-response", "pooled",
-     wrong_gradient("pull = ((values[: t + 1] - attended[t]) * dual[t])",
-                    "pull = (values[: t + 1] * dual[t])")),
+     wrong_gradient("values[: t + 1] - attended[t], dual[t]", "values[: t + 1], dual[t]")),
     # the gap
     ("claim: the mean gap falls like S^(-1/2)", "check-gap", "slope of the mean gap",
      ("check-gap", "coarse(of_gap[0], 2), -1,", "coarse(of_gap[0], 2), -0.5,")),

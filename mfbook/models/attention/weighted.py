@@ -104,9 +104,9 @@ def _block(risk, theta, heads, sequences):
     for t in range(T):
         w = np.exp(scores[rows[t]] - scores[rows[t]].real.max(axis=0))
         scores[rows[t]] = w / w.sum(axis=0)  # attention weights from here on
-        attended[t] = (scores[rows[t], :, None] * values[: t + 1]).sum(axis=0)
+        attended[t] = np.einsum("unj,undj->ndj", scores[rows[t]], values[: t + 1])
 
-    f = (attended.reshape(T, N, d, runs, m) * heads).sum(axis=-1)
+    f = np.einsum("tndrm,rm->tndr", attended.reshape(T, N, d, runs, m), heads)
     f = f.transpose(3, 1, 0, 2) @ risk.W_U
     dual = (softmax(f) - risk.Y) @ risk.W_U.T * (sequences / T)[:, :, None, None]
     dual = np.repeat(dual.transpose(2, 1, 3, 0), m, axis=3)
@@ -114,7 +114,7 @@ def _block(risk, theta, heads, sequences):
     d_scores = np.empty(scores.shape, np.result_type(scores, dual))
     d_values = np.zeros(dual.shape, d_scores.dtype)
     for t in range(T):
-        pull = ((values[: t + 1] - attended[t]) * dual[t]).sum(axis=2)
+        pull = np.einsum("undj,ndj->unj", values[: t + 1] - attended[t], dual[t])
         d_scores[rows[t]] = scores[rows[t]] * pull
         d_values[: t + 1] += scores[rows[t], :, None] * dual[t]
     dB = (pairs.T @ d_scores.reshape(-1, n)).T.reshape(n, d, d) / np.sqrt(shape.k)
