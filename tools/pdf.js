@@ -88,7 +88,7 @@ window.pdf = (() => {
     for (const fold of article.querySelectorAll('details.mf-check')) {
       const line = make('p', {class: 'mf-check-line'});
       line.append(...fold.querySelector('summary').childNodes);
-      fold.replaceWith(line);
+      fold.replaceWith(line, ...fold.querySelectorAll(':scope > .mf-mistakes'));
     }
     const code = article.querySelectorAll('details.mf-code');
     if (code.length) {

@@ -2,9 +2,12 @@
 
 * The code of a cell is folded under a line that says what it does: ``does`` in the cell's metadata
   ``mfbook``. A cell with ``open: true`` shows its code: it *is* the mathematics of the page.
-* ``table`` in the same place folds the cell's outputs too, under the words that it holds.
+* ``table`` in the same place folds the cell's outputs too, a figure among them, under the words
+  that it holds. What one can touch stays open.
 * A check is one line, its verdict, and opens to its table, its code, its address and the wrong
-  programs that it refuses.
+  programs that it refuses, with the line "*This check fails if ...*" that follows its cell.
+* A cell to play with (``plots.try_it``) needs a kernel: its picture, which does not move here, is
+  folded under a line that says what the cell does in JupyterLab.
 * A switch at the top of a page opens all of them; the browser remembers it (``folding.js``).
 
 Without a script every fold is still opened by hand, and what is folded is found by a search.
@@ -29,13 +32,16 @@ SWITCH = (
     '<button type="button" aria-pressed="false">With code</button></div>'
 )
 
+#: How the paragraph below a check begins that names the mistakes which it notices.
+MISTAKES = "This check fails"
+
 
 class Fold(nodes.General, nodes.Element):
     """A part of the page under one line."""
 
 
 def fold(kind: str, line: list[nodes.Node], *children: nodes.Node) -> Fold:
-    """Put ``children`` under a line; ``kind`` is ``code``, ``check`` or ``table``."""
+    """Put ``children`` under a line; ``kind`` is ``code``, ``check``, ``table`` or ``try``."""
     summary = nodes.inline(classes=["mf-line"])
     summary += line
     return Fold("", summary, *children, kind=kind)
@@ -81,6 +87,15 @@ def verdict(number: str, check: dict, wrong: int) -> list[nodes.Node]:
     ]
 
 
+def to_be_tried(does: str) -> str:
+    """The line over the picture of a cell to play with.
+
+    >>> to_be_tried("Trains a layer that you choose.")
+    'Try it in JupyterLab: trains a layer that you choose.'
+    """
+    return f"Try it in JupyterLab: {does[:1].lower()}{does[1:]}".removesuffix(": ")
+
+
 def _part(cell: nodes.Element, element: str) -> nodes.Element | None:
     return next((node for node in cell if node.get("nb_element") == element), None)
 
@@ -91,6 +106,10 @@ def _is_check(output: nodes.Element) -> bool:
 
 def _is_live(output: nodes.Element) -> bool:
     return any('class="mf-explore"' in raw.astext() for raw in output.findall(nodes.raw))
+
+
+def _is_to_try(output: nodes.Element) -> bool:
+    return any('class="mf-try-it"' in raw.astext() for raw in output.findall(nodes.raw))
 
 
 def fold_cells(app: Sphinx, doctree: nodes.document) -> None:
@@ -112,16 +131,28 @@ def fold_cells(app: Sphinx, doctree: nodes.document) -> None:
             continue  # the solution of an exercise is folded as a whole
         cell.attributes.pop("hide_mode", None)
         code, output = _part(cell, "cell_code_source"), _part(cell, "cell_code_output")
+        to_try = output is not None and _is_to_try(output)
         if code is not None and not own.get("open"):
             count = lines_of_code(len(book.text(stored[name]["source"]).splitlines()))
             does = own.get("does")
-            line = [nodes.Text(f"{does} ")] if does else []
+            line = [nodes.Text(f"{does} ")] if does and not to_try else []
             line.append(nodes.inline(text=count, classes=["mf-count"]))
             place = cell.index(code)
             cell.remove(code)
             code = fold("code", line, code)
             cell.insert(place, code)
         if output is None:
+            continue
+        if to_try:
+            parts = [part for part in cell if part is not output]
+            cell.children = []
+            cell += fold("try", [nodes.Text(to_be_tried(own.get("does", "")))], output, *parts)
+            continue
+        checks = book.stored_checks(stored[name])
+        if len(checks) == 1:
+            number = numbers[checks[0]["statement"]]
+            line = verdict(number, checks[0], len(wrong.get(name, ())))
+            _fold_check(cell, output, line, own.get("table"))
             continue
         if own.get("table"):
             place = cell.index(output)
@@ -134,16 +165,21 @@ def fold_cells(app: Sphinx, doctree: nodes.document) -> None:
                 shown = nodes.container(classes=["cell_output"], nb_element="cell_code_output")
                 shown += live
                 cell.insert(place + 1, shown)
-            continue
-        checks = book.stored_checks(stored[name])
-        if len(checks) == 1:
-            number = numbers[checks[0]["statement"]]
-            line = verdict(number, checks[0], len(wrong.get(name, ())))
-            _fold_check(cell, output, line)
 
 
-def _fold_check(cell, output, line: list[nodes.Node]) -> None:
-    """One line for the check; what else the cell shows stays where it is."""
+def _mistakes(cell: nodes.Element) -> list[nodes.Node]:
+    """The paragraph after a check's cell, taken from there, if it says when the check fails."""
+    place = cell.parent.index(cell) + 1
+    after = cell.parent[place] if place < len(cell.parent) else None
+    if not isinstance(after, nodes.paragraph) or not after.astext().startswith(MISTAKES):
+        return []
+    cell.parent.remove(after)
+    after["classes"].append("mf-mistakes")
+    return [after]
+
+
+def _fold_check(cell, output, line: list[nodes.Node], table: str | None) -> None:
+    """One line for the check; what else the cell shows stays where it is, or is a ``table``."""
     tables = [part for part in output if _is_check(part)]
     for part in tables:
         output.remove(part)
@@ -152,8 +188,8 @@ def _fold_check(cell, output, line: list[nodes.Node]) -> None:
     shown += tables
     cell.children = []
     if output.children:
-        cell += output
-    cell += fold("check", line, shown, *rest)
+        cell += fold("table", [nodes.Text(table)], output) if table else output
+    cell += fold("check", line, shown, *_mistakes(cell), *rest)
 
 
 def switch(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
