@@ -74,6 +74,15 @@ class Reach:
         -------
         float
             The bound is positively homogeneous in Z.
+
+        Examples
+        --------
+        Equal tokens leave nothing to choose, and the bound is exact.
+
+        >>> X, Z = np.ones((1, 2, 3)), np.array([[[1.0, 0, 0], [0, 2.0, 0]]])
+        >>> C = np.ones((3, 1)) * Z[0].mean(axis=0)
+        >>> bool(np.isclose(head_reach(X, 1.0, 1).bound(Z), np.linalg.norm(C, 2)))
+        True
         """
         return float(self._cellwise(Z).max(initial=0.0))
 
@@ -93,6 +102,14 @@ class Reach:
         -------
         Reach
             With more directions.
+
+        Examples
+        --------
+        >>> X, Z = np.random.default_rng(0).normal(size=(2, 1, 3, 2))
+        >>> reach = head_reach(X, 1.0, 1)
+        >>> finer = reach.refined(Z, 2, cells=5)
+        >>> len(finer.cells) - len(reach.cells), bool(finer.bound(Z) <= reach.bound(Z))
+        (10, True)
         """
         cells = validate.count(cells, "cells")
         new = self

@@ -109,7 +109,7 @@ WRONG = [
     ("claim: an optimum under an unequal law", "echo check-tasks", "echo: proved gap",
      ("echo", "basis[:, None, :]))", "basis[:, None, :]), [0.6, 0.2, 0.2])")),
     ("claim: a factor of 1.2 on the copy task", "check-tasks", "copy, r = 1: proved / found",
-     ("check-tasks", "(2, 2, 2.2)", "(2, 1.2, 2.2)")),
+     ("check-tasks", "(2, 2, 2.2 if", "(2, 1.2, 2.2 if")),
     ("claim: Chapter 4b had reached it", "check-tasks", "least with the bounds of",
      ("check-tasks", ".min(), 3), 1.5)", ".min(), 3), 5)")),
 ]  # fmt: skip
