@@ -79,7 +79,7 @@ WRONG = [
     ("claim: a slope of zero always suffices", "check-bound", "best of the slopes",
      ("check-bound", "attained.min(axis=1).max()", "2 * attained.min(axis=1).max()")),
     ("claim: proved and found agree on the teacher", "check-bound", "teacher: largest proved",
-     ("check-bound", "(proved / found).max(), 3), 2)", "(proved / found).max(), 3), 1.1)")),
+     ("check-bound", "(proved / found).max()), 2)", "(proved / found).max()), 1.1)")),
     # the order
     ("claim: the error is of order r³", "check-order", "exponent in r of bound",
      ("check-order", "coarse(exponent(above_truth), 3), 4", "coarse(exponent(above_truth), 3), 3")),
