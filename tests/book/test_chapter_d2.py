@@ -107,6 +107,13 @@ WRONG = [
     ("claim: M × error stays bounded in the bare model", "check-uniform", "M = 16 / M = 4",
      ("check-uniform", "16 * missing[16] / (4 * missing[4]), 3.5",
       "missing[16] / missing[4], 3.5")),
+    ("claim: at the jump the error falls like 1/M", "check-uniform", "the same: error at M =",
+     ("check-uniform", "basin[most] / basin[2], 0.8", "basin[most] / basin[2] * 2 / most, 0.8")),
+    ("a ridge under which all heads die", "basin check-uniform", "risk after the jump",
+     ("basin", "weak, critical = 0.1", "weak, critical = 0.4")),
+    ("heads of two kinds that cannot see their own token", "basin check-uniform",
+     "flow of the heads / two numbers",
+     ("basin", "[[[-1.0], [1.0]], [[1.0], [-1.0]]]", "[[[1.0], [1.0]], [[-1.0], [-1.0]]]")),
 ]  # fmt: skip
 
 
