@@ -154,6 +154,10 @@
       }
     });
     for (const block of inside.keys()) observer.observe(block);
+    // a face of the formulas may come with what is opened, after its width has been taken
+    document.fonts.addEventListener("loadingdone", () => {
+      for (const [block, frames] of inside) if (widths.get(block)) frames.forEach(fit);
+    });
   }
 
   document.addEventListener("DOMContentLoaded", start);

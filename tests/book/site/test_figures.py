@@ -7,7 +7,13 @@ pytestmark = pytest.mark.browser
 
 PHONE = {"has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 SHOWN = "e => [...e.querySelectorAll(':scope > img')].map(i => i.alt)"
-SETTLE = "() => new Promise(done => setTimeout(done, 300))"
+# Faces that come with what was opened, the frame after them, and what follows it.
+SETTLE = """async () => {
+    for (let i = 0; i < 2; i++) {
+        await new Promise(done => requestAnimationFrame(() => setTimeout(done, 150)));
+        await document.fonts.ready;
+    }
+}"""
 UNFOLD = """() => {
     document.querySelectorAll('details').forEach(e => e.open = true);
     document.querySelectorAll('.toggle-hidden').forEach(e => e.classList.remove('toggle-hidden'));
@@ -34,6 +40,7 @@ def test_every_figure_can_be_enlarged(path, visit):
     """By keyboard, at the width that it was drawn for; Escape closes, and the focus is back."""
     page = visit(path)
     page.set_viewport_size({"width": 390, "height": 700})
+    page.evaluate(UNFOLD)
     pictures = page.locator(
         "article :is(.cell_output, figure) img:not(.mf-frames-all img, .mf-explore img)"
     )

@@ -6,7 +6,7 @@ import pytest
 from bs4 import BeautifulSoup
 from rendered import CHAPTER_PAGES, SITE
 
-from tools.chapters import ROOT, chapters, check_cells, read, statements
+from tools.chapters import ROOT, chapters, check_cells, read, statements, text
 from tools.turns import changed
 
 NOTEBOOKS = chapters()
@@ -15,6 +15,11 @@ built = pytest.mark.skipif(not (SITE / "index.html").exists(), reason="make book
 
 def page(name):
     return BeautifulSoup((SITE / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
+
+
+def is_to_try(cell):
+    shown = (text(o.get("data", {}).get("text/html", "")) for o in cell["outputs"])
+    return any('class="mf-try-it"' in markup for markup in shown)
 
 
 @built
@@ -44,14 +49,49 @@ def test_code_is_folded_unless_it_is_the_mathematics(notebook):
     cells = {cell["id"]: cell for cell in read(notebook)["cells"] if cell["cell_type"] == "code"}
     # solutions are folded as a whole, with their exercise
     whole = {"hide-cell", "remove-cell"}
-    kept = [c["metadata"] for c in cells.values() if not whole & set(c["metadata"].get("tags", ()))]
+    kept_cells = [c for c in cells.values() if not whole & set(c["metadata"].get("tags", ()))]
+    kept = [cell["metadata"] for cell in kept_cells]
     own = [metadata.get("mfbook", {}) for metadata in kept]
+    tried = [o for o, cell in zip(own, kept_cells, strict=True) if is_to_try(cell)]
     soup = page(notebook.stem)
     folded = soup.find_all("details", class_="mf-code")
     assert len(folded) == len(own) - sum(bool(o.get("open")) for o in own)
     lines = [fold.summary.get_text() for fold in folded]
     words = [re.fullmatch(r"(.*?) ?\d+ lines? of code", line)[1] for line in lines]
-    assert list(filter(None, words)) == [o["does"] for o in own if o.get("does")]
+    said = [o["does"] for o in own if o.get("does") and o not in tried]
+    assert list(filter(None, words)) == said
+
+
+@built
+@pytest.mark.by_turn(always={NOTEBOOKS[0].stem, *changed()})
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_what_moves_only_in_jupyterlab_is_folded_under_what_it_does_there(notebook):
+    """The question before it, the figures of the page and what one can touch are not."""
+    soup = page(notebook.stem)
+    does = [
+        cell["metadata"]["mfbook"]["does"]
+        for cell in read(notebook)["cells"]
+        if cell["cell_type"] == "code" and is_to_try(cell)
+    ]
+    folds = soup.find_all("details", class_="mf-try")
+    lines = [fold.summary.get_text(strip=True) for fold in folds]
+    assert lines == [f"Try it in JupyterLab: {d[0].lower()}{d[1:]}" for d in does]
+    pictures = soup.find_all("figure", class_="mf-try-it")
+    assert [p.find_parent("details", class_="mf-fold") for p in pictures] == folds
+    assert not any(fold.has_attr("open") for fold in folds)
+    assert not any(fold.find(class_="mf-explore") for fold in folds)
+
+
+@built
+@pytest.mark.by_turn(always={NOTEBOOKS[0].stem, *changed()})
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_mistakes_that_a_check_notices_stand_in_its_fold(notebook):
+    soup, written = page(notebook.stem), 0
+    for cell in read(notebook)["cells"]:
+        written += text(cell["source"]).startswith("*This check fails")
+    found = soup.find_all("p", class_="mf-mistakes")
+    assert len(found) == written
+    assert all("mf-check" in line.parent["class"] for line in found)
 
 
 @pytest.mark.browser
