@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from mfbook import _validate as validate
 
@@ -114,6 +113,8 @@ def stacked_threshold(R_X: float, R_U: float, V: int) -> float:
     >>> [round(stacked_threshold(1.0, 2**0.5 * c, 2), 4) for c in (1.0, 0.02)]
     [2.0, 0.0875]
     """
+    from scipy.optimize import minimize_scalar
+
     a, V = _steepness(R_X, R_U, V)
     kappa = (V - 1) / V * a
     if a == 0:  # a product below the range of floating-point numbers

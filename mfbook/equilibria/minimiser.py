@@ -376,6 +376,8 @@ def _newton(parts, theta, w, *, maxiter: int = 40):
         eigenvalues, vectors = np.linalg.eigh(basis.T @ hessian @ basis)
         vectors = basis @ vectors
         curvature, along = np.abs(eigenvalues), vectors.T @ slope
+        if not curvature.any():
+            break  # one atom on a floor that is flat: every place is as good
         for _ in range(12):
             part = along / np.maximum(curvature, floor * curvature.max())
             trial, whole = _step(parts, theta, w, -(vectors @ part))

@@ -10,7 +10,7 @@ from tools.chapters import ROOT
 from tools.note import LONGEST, print_note
 from tools.pdf import PdfError
 
-TAKEN = re.compile(r"mf-take\n\[[^\]]+\]\(#([\w-]+)\)")
+TAKEN = re.compile(r":class: mf-take\n\[[^\]]+\]\(#([\w-]+)\)")
 pytestmark = [pytest.mark.browser, pytest.mark.by_turn]
 
 

@@ -260,3 +260,20 @@ def test_energies_without_a_certificate_are_refused():
     ):  # fmt: skip
         with pytest.raises((TypeError, ValueError), match="^F:"):
             minimise_on_circle(F)
+
+
+@pytest.mark.parametrize("width, weight, beta", [(1, 1000, 10), (5, 100, 2), (5, 1000, 0.5)])
+def test_a_narrow_floor_holds_one_atom(width, weight, beta):
+    """Between two steep walls everything is flat: there is nothing to refine, and it says so."""
+    units = np.radians([90 - width, width - 90])
+    F = SphereEnergy(
+        beta=beta,
+        a=np.stack([np.cos(units), np.sin(units)], axis=1),
+        omega=np.full(2, float(weight)),
+        activation="relu",
+    )
+    found = minimise_on_circle(F)
+    assert found.gap < 1e-8
+    places = np.degrees(np.arctan2(found.measure.atoms[:, 1], found.measure.atoms[:, 0])) % 360
+    # a wall is only as steep as its weight: atoms lean on it from inside
+    assert np.all(np.abs(places - 180) < width + 10)
