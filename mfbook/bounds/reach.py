@@ -120,7 +120,7 @@ class Reach:
     def _corners(self, Z):
         """B at all directions and at the corners v of a polytope around the unit ball of Z."""
         S, T, d = self.X.shape
-        Z = validate.array(Z, "Z", (S, T, d)) / (S * T)
+        Z = validate.array(Z, "Z", (S, T, d), largest=validate.LARGEST) / (S * T)
         _, s, basis = np.linalg.svd(Z.reshape(-1, d), full_matrices=False)
         basis = basis[s > 1e-13 * max(s[0], 1e-300)]
         if not len(basis):
@@ -240,10 +240,12 @@ def head_reach(
     >>> bool(np.tanh(1) / 2 <= reach.bound(Z) <= 1.02 * np.tanh(1) / 2)
     True
     """
-    X = validate.array(X, "X", ("S", "T", "d"))
+    X = validate.array(X, "X", ("S", "T", "d"), largest=validate.LARGEST)
     if X.shape[2] > 5:
         raise ValueError(f"X: expected at most 5 dimensions, got {X.shape[2]}")
-    scale = validate.positive(radius, "radius") ** 2 / np.sqrt(validate.count(k, "k"))
+    scale = validate.positive(radius, "radius", largest=validate.LARGEST) ** 2 / np.sqrt(
+        validate.count(k, "k")
+    )
     slope = slope if slope is None else validate.finite(slope, "slope")
     options = validate.positive(tolerance, "tolerance"), validate.count(budget, "budget")
     corners = _sphere(X.shape[2])
@@ -346,7 +348,9 @@ def _cover(keys, rho, U, L, H, half, tolerance, budget, enough):
         value = seen - H @ L @ U
         tau = half * apart
         variance = half**2 * np.abs(cov).sum(axis=(1, 2))  # of the change of scores, at most
-        second = np.minimum(third_moment_constant() * tau**2, 2 * np.exp(2 * tau) * variance)
+        second = np.full(len(H), third_moment_constant() * tau**2)
+        if tau < 5:  # weights change by a factor exp(2 tau) at most
+            second = np.minimum(second, 2 * np.exp(2 * tau) * variance)
         # by Taylor; or: the weights change by at most tanh(tau / 2), and put all on one key
         taylor = half * np.abs((cov - L).reshape(-1, m) @ U).reshape(len(H), m, -1).sum(axis=1)
         taylor += second[:, None] * (Y / 2)

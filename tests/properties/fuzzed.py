@@ -24,6 +24,7 @@ from fuzzing import Argument, Case, argument, array, documentation, function, ot
 import mfbook
 from mfbook import bounds, equilibria, flow, functional, landscape, space, transport
 from mfbook.book import report, tasks
+from mfbook.bounds.reach import head_reach
 from mfbook.landscape.uniform import best_uniform
 from mfbook.measure import Measure
 from mfbook.models import activations, attention, confinement, layers, network, sphere, tokens
@@ -141,6 +142,7 @@ VALUES: dict[str, dict] = {
         "theta": HEAD, "h": HEAD[::-1], "X": WORDS, "W_U": np.array([[1.0, -1.0]]),
         "shape": attention.HeadShape(1, 1, 1), "counts": np.array([1.0, 2.0, 0.5]), "order": 1,
         "iterations": 3, "r": 2.0, "R_X": 1.0, "R_U": 1.0, "tokens": 1},
+    "reach": {"Z": X[::-1], "slope": 0.5, "tolerance": 0.5, "budget": 200, "rounds": 1, "cells": 2},
     "mean_error": {
         "F": RIDGE, "mu": PLANE, "times": np.array([0.5, 1.0]), "step": 0.01, "rtol": 1e-3,
         "radius": fixed(0.5), "M": 3, "values": function(lambda n: 0.5 * n[0], lambda n: None),
@@ -316,6 +318,7 @@ RESULTS = {
     "landscape.SignRegions": landscape.sign_regions(UNITS),
     "activations.Activation": activations.GELU,
     "uniform.UniformLaw": best_uniform(RISK, 0.1),
+    "reach.Reach": head_reach(X, 1.0, 1, tolerance=0.5, budget=200),
 }  # fmt: skip
 #: Public names without a case, and why.
 EXCLUDED = {
@@ -351,7 +354,7 @@ OPTIONS = {
         "functional.check_functional": 1e-3, "optimise.optimal_weights": 1e-4,
         "optimise.boost": 1e-4, "derivatives.largest_derivative": 1e-6,
         "influence.influence": 1e-6, "mean_error.mean_error_coefficient": 1e-3,
-        "mean_error.mean_error_bound": 1e-4, "landscape.least_first_variation": 1e-6,
+        "mean_error.mean_error_bound": 1e-4, "reach": 0.1, "landscape.least_first_variation": 1e-6,
         "equilibria.newton": 1e-6, "equilibria.minimise_on_circle": 1e-6,
         "equilibria.settle": 1e-6},
     "share": {
@@ -360,7 +363,7 @@ OPTIONS = {
         "stability.strong_monotonicity": 0.3, "stability.radial_drift": 0.5,
         "stability.best_alternative": 0.2, "optimise.frank_wolfe_gap": 0.2, "optimise.boost": 0.1,
         "influence.influence": 0.2, "mean_error.mean_error_coefficient": 0.1,
-        "mean_error.mean_error_bound": 0.3, "sphere.SphereEnergy.at().minimise": 0.1,
+        "mean_error.mean_error_bound": 0.3, "reach": 0.3, "sphere.SphereEnergy.at().minimise": 0.1,
         "landscape.least_first_variation": 0.2, "equilibria.newton": 0.5,
         "equilibria.minimise_on_circle": 0.1, "equilibria.settle": 0.3},
 }  # fmt: skip
