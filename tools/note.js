@@ -13,21 +13,41 @@ window.note = (() => {
     return pages.get(name);
   }
 
-  // A box with what follows it up to the next box or heading: its proof, and its credit.
+  // A box, its proofs and its credit: the credit stands in the box or after it, the proofs after it
+  // with words between them, before the next box, cell or heading.
   async function taken(link) {
     const [name, anchor] = link.getAttribute('href').split('#');
     const place = (await read(name)).getElementById(anchor);
     if (!place) throw Error(`${name} has no ${anchor}`);
-    const box = place.matches('.proof') ? place : place.querySelector('.proof') ?? place;
-    const found = [box];
+    const inner = place.matches('.proof') ? place : place.querySelector('.proof');
+    const box = inner?.parentElement.closest('.admonition') ?? inner ?? place;
+    const statement = document.importNode(inner ?? box, true);
+    const credit = e => e.matches('p') && /^Credit\./.test(e.textContent.trim());
+    const proofs = [], credits = [...box.querySelectorAll('p')].filter(credit);
     for (let next = box.nextElementSibling; next; next = next.nextElementSibling) {
-      const proof = next.matches('.dropdown, details') && /^\s*Proof/.test(next.textContent);
-      if (!proof && !/^Credit\./.test(next.textContent.trim())) break;
-      found.push(next);
+      if (next.matches('section, .cell, .proof, .admonition:not(.dropdown)')
+        && !/^\s*Proof/.test(next.textContent)) break;
+      if (next.matches('.admonition, details') && /^\s*Proof/.test(next.textContent)) proofs.push(next);
+      else if (credit(next)) credits.push(next);
     }
-    if (!found.some(e => /^\s*Proof/.test(e.textContent)))
-      throw Error(`${anchor} has no proof after it`);
-    return found.map(e => document.importNode(e, true));
+    if (!proofs.length) throw Error(`${anchor} has no proof after it`);
+    if (!credits.length) throw Error(`${anchor} has no credit`);
+    [...statement.querySelectorAll('p')].filter(credit).forEach(e => e.remove());
+    statement.className = 'admonition note-result';
+    const after = [...proofs, ...credits].map(e => document.importNode(e, true));
+    after.slice(0, proofs.length).forEach(e => { e.className = 'admonition note-proof'; });
+    return [statement, ...after];
+  }
+
+  // "Beyond the paper" is true of all; a box of a theorem without a number has its name after a colon.
+  function titled(statement) {
+    const title = statement.querySelector('.admonition-title');
+    const words = title.textContent.replace(/\s+/g, ' ').trim()
+      .replace(/^Beyond the paper: (.)/, (_, first) => first.toUpperCase())
+      .replace(/ \(beyond the paper\)/, '')
+      .replace(/^(Theorem|Proposition) (?![A-Z]\.\d)/, '$1: ');
+    title.textContent = words;
+    return words;
   }
 
   // The works that are cited, as the bibliography lists them.
@@ -45,7 +65,7 @@ window.note = (() => {
     const titles = [];
     for (const place of places) {
       const parts = await taken(place.querySelector('a'));
-      titles.push(parts[0].querySelector('.admonition-title').textContent.trim());
+      titles.push(titled(parts[0]));
       place.replaceWith(...parts);
     }
     article.querySelectorAll('script, style, button, a.headerlink, .viewcode-link, .d-print-none,'
@@ -57,7 +77,6 @@ window.note = (() => {
       fold.querySelector(':scope > summary')?.remove();
       fold.replaceWith(...fold.childNodes);
     }
-    article.querySelectorAll('.dropdown').forEach(e => e.classList.remove('dropdown'));
     article.querySelectorAll('[id]').forEach(e => e.removeAttribute('id'));
     const end = document.createElement('section');
     end.innerHTML = '<h2>References</h2><ul class="note-works">'

@@ -23,14 +23,26 @@ LONGEST = 12
 TITLE = "Attention heads as particles: what is new"
 #: Smaller than the book, and no page of its own for anything.
 STYLE = """
-html { font-size: 9.3pt; --pst-font-size-base: 9.3pt; }
-body { line-height: 1.3; }
-@page { margin: 19mm 20mm 18mm; }
+html { font-size: 9.2pt; --pst-font-size-base: 9.2pt; }
+body { width: 174mm; line-height: 1.29; }
+@page { margin: 18mm 18mm 17mm; }
 article, nav.pdf-contents { break-before: auto; }
-article h1 { font-size: 1.7rem; }
+article h1 { margin-bottom: 0.7rem; font-size: 1.7rem; }
 article.bd-article h2 { margin: 1.1rem 0 0.4rem; font-size: 1.25rem; }
-div.proof, div.admonition { margin: 0.5em 0; padding: 0.3em 0.7em; }
-.note-works { font-size: 0.85em; }
+.bd-article div:is(.note-result, .note-proof) { margin: 0.5em 0; background: none; }
+.bd-article div.note-result {
+  padding: 0.35em 0.8em 0.1em; border: 0.6pt solid #789; border-left-width: 2pt;
+}
+.bd-article div.note-proof { padding: 0 0 0 0.8em; border-width: 0 0 0 0.6pt; border-color: #aaa; }
+.bd-article div.note-result > .admonition-title { color: #111; }
+.bd-article div.note-proof > .admonition-title {
+  float: left; margin: 0 0.6em 0 0; font-style: italic; font-weight: 400;
+}
+.bd-article div.note-proof > .admonition-title:has(+ ol) { float: none; }
+.bd-article div.math { margin: 0.3em 0 0.45em; }
+.bd-article p { margin-bottom: 0.4em; overflow: visible; }
+.bd-article ul.note-works { font-size: 0.85em; }
+.bd-article li { margin-bottom: 0.15em; }
 """
 
 
