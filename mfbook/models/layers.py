@@ -95,7 +95,7 @@ class HeadRidge(Functional):
     Examples
     --------
     >>> mu = Measure(label([[3.0]], [[1.0]]))
-    >>> float(HeadRidge(2.0)(mu)), HeadRidge(2.0).gradient(mu.atoms, mu).tolist()
+    >>> float(HeadRidge(2.0)(mu)), (HeadRidge(2.0).gradient(mu.atoms, mu) + 0.0).tolist()
     (5.0, [[0.0, 6.0], [0.0, 2.0]])
     """
 

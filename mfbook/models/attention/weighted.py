@@ -34,7 +34,8 @@ def weighted_gradient(
               \ell_\omega=\frac1T\sum_t\ell(f_t,y_{\omega,t}),\qquad
               G_i=\sum_\omega\frac{c_\omega}T\sum_t\nabla\varphi_t(X_\omega;\theta_i)^\top(p_t-y_t).
 
-    With c = 1/N this is the gradient of :class:`AttentionRisk`; with the counts of a sample over
+    With c = 1/N this is the gradient of :class:`~mfbook.models.attention.AttentionRisk`; with the
+    counts of a sample over
     its size, that of the risk of the sample; with the unit vector of one sequence minus 1/N, how
     the gradient of this sequence differs from the mean. Heads of weight zero are carried along.
 
