@@ -51,8 +51,8 @@ def third_derivative_bound(R_X: float, R_U: float, r: float, k: int) -> float:
     .. math:: \|\nabla_\theta^3\varphi_t\|\le T=\frac{\sqrt2R_XR_U}r\Big[3g^2+\tfrac{26}3g^3
               +\tfrac4{\sqrt3}\big(g+c_3g^2\big)\Big],\qquad c_3=\tfrac4{3\sqrt3}
 
-    In the manner of :func:`~mfbook.bounds.hessian_bound`: a direction of size n in (W_Q, W_K) and w in
-    (W_V, W_O) gives at most :math:`\sqrt2R_XR_U/r` times
+    In the manner of :func:`~mfbook.bounds.hessian_bound`: a direction of size n in (W_Q, W_K) and w
+    in (W_V, W_O) gives at most :math:`\sqrt2R_XR_U/r` times
     :math:`(3g^2+\frac{26}3g^3)n^3+3(g+2c_3g^2)n^2w+3g\,nw^2`. Derived in Appendix D2.
 
     Parameters
