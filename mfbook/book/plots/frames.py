@@ -21,7 +21,7 @@ HINT = "Run this cell, and the cells above it, to move the slider."
 # Shows picture number `value`, and tells screen readers and the label what it is.
 _MOVE = (
     "const f=this.closest('figure'),i=f.querySelector('img'),"
-    "c=f.querySelectorAll('details img')[this.value];"
+    "c=f.querySelectorAll(':scope details img')[this.value];"
     "i.src=c.src;i.alt=c.alt;i.dataset.label=c.dataset.label;"
     "this.setAttribute('aria-valuetext',c.dataset.label);"
     "f.querySelector('output').textContent=c.dataset.label"

@@ -14,6 +14,9 @@ from tools.chapters import ROOT, chapters
 SITE = ROOT / "_build" / "html"
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 PAGES = sorted(str(p.relative_to(SITE)) for p in SITE.rglob("*.html") if "_static" not in p.parts)
+#: Opens what a chapter folds around an interactive figure, but not the folds of the figure.
+OPEN_FIGURES = """() => document.querySelectorAll('details:has(figure.mf-frames)')
+    .forEach(e => { e.open = true; })"""
 CHAPTER_PAGES = [f"{path.stem}.html" for path in chapters()]
 FLAGS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync""".split()

@@ -9,7 +9,7 @@ of its formulas and with plain code. axe-core looks at each page once, at the wi
 from collections import Counter
 
 import pytest
-from rendered import CHAPTER_PAGES, PAGES, watched
+from rendered import CHAPTER_PAGES, OPEN_FIGURES, PAGES, watched
 
 from tools.turns import changed
 from tools.weights import EXCEPTIONS, LIMIT, weight
@@ -268,6 +268,7 @@ def test_figures_on_a_phone(path, browser, site):
         page = context.new_page()
         page.goto(site + path)
         page.evaluate("() => window.MathJax?.startup?.promise")
+        page.evaluate(OPEN_FIGURES)
         assert width(page) <= 320
         figure = page.locator("figure.mf-frames").first
         slider = figure.locator("input[type=range]")
