@@ -225,7 +225,7 @@ def test_page_is_sound(page, path, site):
     assert size <= EXCEPTIONS.get(path, LIMIT), f"{size / 1e6:.2f} MB with all that it loads"
     if path in CHAPTER_PAGES:
         assert page.locator("mjx-container").count() > 10
-        assert page.locator("div.proof").count() >= 1
+        assert page.locator("div.proof, div.admonition").count() >= 1
         assert page.locator("table.mf-check").count() >= 1
 
 
