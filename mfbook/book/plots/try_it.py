@@ -27,7 +27,7 @@ class Control:
     label : str
         What is set, with its unit.
     values : sequence
-        Numbers are put on a slider, words into a list.
+        Numbers or words, in the order of the list.
     start : object
         The one of ``values`` that is shown first.
 
@@ -59,18 +59,15 @@ class Control:
         return _word(self.start)
 
     def widget(self):
-        """The control itself, from ipywidgets."""
+        """The control itself, from ipywidgets: a list, for its sliders have no name to read out."""
         import ipywidgets
 
-        numbers = all(not isinstance(value, str) for value in self.values)
-        kind = ipywidgets.SelectionSlider if numbers else ipywidgets.Dropdown
-        return kind(
+        return ipywidgets.Dropdown(
             options=[(_word(value), value) for value in self.values],
             value=self.start,
             description=self.label,
             style={"description_width": "14em"},
             layout={"width": "36em", "max_width": "100%"},
-            **({"continuous_update": False} if numbers else {}),
         )
 
 
@@ -162,23 +159,21 @@ def try_it(
 ) -> TryIt:
     """Let a reader set the parameters of a computation and see it done again.
 
-    In JupyterLab with a kernel, sliders and lists stand above the picture, and each change calls
-    ``draw``. The stored notebook, the rendered page and the PDF show the picture of the start.
+    In JupyterLab with a kernel, lists stand above the picture, and each choice calls ``draw``. The stored notebook, the rendered page and the PDF show the picture of the start.
 
     Parameters
     ----------
     draw : callable
         Takes every control by its name; computes, and returns a :class:`Picture`.
     controls : mapping
-        From the names of the parameters of ``draw`` to ``(label, values, start)``. Numbers are put
-        on a slider, words into a list.
+        From the names of the parameters of ``draw`` to ``(label, values, start)``.
     alt : callable
         Takes the same parameters; returns the alternative text.
     caption : str
         Readable without the text around it, true for all values of the controls.
     run : str, optional
         What stands on a button that starts the computation, for one that takes longer than a
-        second, with its time: ``"Run (about 5 s)"``. Default: it starts as soon as a control moves.
+        second, with its time: ``"Run (about 5 s)"``. Default: it starts as soon as a value is chosen.
 
     Returns
     -------

@@ -206,10 +206,10 @@ def test_a_run_makes_the_slider_move_by_keyboard_and_the_cell_to_try_compute(vis
     assert alt == "A line of slope 3" and not page.locator(".mf-frames-hint").is_visible()
     picture = page.locator(".widget-html img").first
     before = picture.get_attribute("src")
-    track = page.locator(".widget-slider .noUi-target").first
-    track.scroll_into_view_if_needed()
-    box = track.bounding_box()
-    page.mouse.click(box["x"] + box["width"] - 2, box["y"] + box["height"] / 2)
+    # by its name and by keyboard, as a screen reader does
+    page.get_by_role("combobox", name="slope of the line", exact=True).focus()
+    for key in ("Space", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
     page.wait_for_function(CHANGED, arg=before)
     assert picture.get_attribute("alt") == "A line of slope 3"
 
@@ -226,17 +226,15 @@ def test_a_chapter_is_run_and_its_cell_to_try_computes_again(visit):
     name, *_ = trying()
     page = visit(f"{name}.ipynb")
     run_all(page)
-    control = page.locator(".widget-slider .noUi-target, .widget-dropdown select").first
-    control.wait_for(timeout=5 * LONG)
-    control.scroll_into_view_if_needed()
     box = page.locator(".jp-OutputArea-output .widget-vbox").first
+    box.wait_for(timeout=5 * LONG)
+    named = box.get_by_role("combobox", name=re.compile(r"\w{3}"))
+    assert named.count() == box.locator("select, input, [role=slider]").count() > 0
+    control = named.first
+    control.scroll_into_view_if_needed()
     picture = box.locator(".widget-html img").first
     before = picture.get_attribute("src")
-    if control.evaluate("e => e.tagName") == "SELECT":
-        control.select_option(index=control.locator("option").count() - 1)
-    else:
-        place = control.bounding_box()
-        page.mouse.click(place["x"] + place["width"] - 2, place["y"] + place["height"] / 2)
+    control.select_option(index=control.locator("option").count() - 1)
     button = box.locator("button")
     if button.count():
         button.first.click()
