@@ -63,7 +63,7 @@ def imbalance(
     if envelope is not None:
         right.plot(tau[at], envelope[0], **ROLES["bound"].line, label=envelope[1])
     right.set(
-        xlabel=r"rescaled time $\tau$", ylabel="gap $E$ (nats per token)", xscale="log",
+        xlabel=r"rescaled time $\tau$", ylabel="excess $E$ (nats per token)", xscale="log",
         yscale="log", ylim=ylim, title="How fast",
     )  # fmt: skip
     right.legend(loc="lower left")

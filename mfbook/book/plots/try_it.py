@@ -159,7 +159,8 @@ def try_it(
 ) -> TryIt:
     """Let a reader set the parameters of a computation and see it done again.
 
-    In JupyterLab with a kernel, lists stand above the picture, and each choice calls ``draw``. The stored notebook, the rendered page and the PDF show the picture of the start.
+    In JupyterLab with a kernel, lists stand above the picture, and each choice calls ``draw``. The
+    stored notebook, the rendered page and the PDF show the picture of the start.
 
     Parameters
     ----------
@@ -173,7 +174,7 @@ def try_it(
         Readable without the text around it, true for all values of the controls.
     run : str, optional
         What stands on a button that starts the computation, for one that takes longer than a
-        second, with its time: ``"Run (about 5 s)"``. Default: it starts as soon as a value is chosen.
+        second, with its time: ``"Run (about 5 s)"``. Default: a choice starts it.
 
     Returns
     -------
