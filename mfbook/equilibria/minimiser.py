@@ -58,6 +58,8 @@ COARSE = 1024
 
 #: Distances within which atoms are merged, in lengths of the kernel, tried in this order.
 MERGING = (0.75, 0.4, 0.15, 0.02)
+#: Atoms at this distance are one: Newton's method may lead two to the same place, up to rounding.
+COINCIDING = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,6 +168,9 @@ def minimise_on_circle(
         f = parts.at(unit_vectors(theta), w)
         gap = _gap(f, mean)
         evaluations += f.evaluations
+    merged = _tidy(theta, w, COINCIDING)
+    if len(merged[1]) < len(w):
+        theta, w = merged
     order = np.argsort(np.mod(theta, 2 * np.pi))
     theta, w = theta[order], w[order]
     return CircleMinimum(

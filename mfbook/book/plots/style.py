@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ParamSpec
 
 import matplotlib as mpl
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from mfbook.book.plots.data import Contents, contents, table
@@ -211,8 +212,10 @@ def drawing(function: Callable[P, Figure]) -> Callable[P, Picture]:
         with mpl.rc_context({**mpl.rcParamsDefault, "backend": mpl.rcParams["backend"], **STYLE}):
             file = io.BytesIO()
             figure = function(*args, **kwargs)
-            # no software name or date inside: the same data give the same bytes
-            figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None})
+            figure.dpi = DPI
+            # not savefig, which draws once more, for the layout; and no software name or date
+            # inside: the same data give the same bytes
+            FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})
             # after it was drawn, so that reading cannot change the picture
             return Picture(file.getvalue(), contents(figure))
 

@@ -277,3 +277,14 @@ def test_a_narrow_floor_holds_one_atom(width, weight, beta):
     places = np.degrees(np.arctan2(found.measure.atoms[:, 1], found.measure.atoms[:, 0])) % 360
     # a wall is only as steep as its weight: atoms lean on it from inside
     assert np.all(np.abs(places - 180) < width + 10)
+
+
+@pytest.mark.parametrize("beta", [16.0, 20.0, 25.0, 50.0])
+def test_no_atom_is_counted_twice(beta):
+    """Between two atoms the first variation rises; where two coincide it would not."""
+    units = np.sqrt([[0.5, 0.5], [0.5, 0.5]]) * [[1, 1], [1, -1]]
+    found = minimise_on_circle(SphereEnergy(beta, units, [0.5 * beta**-1.5] * 2))
+    assert found.converged
+    theta = np.sort(np.arctan2(*found.measure.atoms.T[::-1]))
+    apart = np.diff(theta, append=theta[0] + 2 * np.pi)
+    assert apart.min() > 0.1 / np.sqrt(beta)
