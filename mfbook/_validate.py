@@ -31,14 +31,9 @@ def array(
     if a.dtype.kind not in "biufc" or (a.dtype.kind == "c" and not allow_complex):
         kind = "real or complex" if allow_complex else "real"
         raise TypeError(f"{name}: expected {kind} numbers, got dtype {a.dtype}")
-    parts = ["..." if s is ... else str(s) for s in shape]
-    wanted = "(" + ", ".join(parts) + ("," if len(shape) == 1 else "") + ")"
-    if ... in shape:
-        at, free = shape.index(...), max(a.ndim - len(shape) + 1, 0)
-        shape = (*shape[:at], *["any"] * free, *shape[at + 1 :])
-    if a.ndim != len(shape) or any(
-        isinstance(s, int) and s != n for s, n in zip(shape, a.shape, strict=True)
-    ):
+    if not _fits(a.shape, shape):
+        parts = ["..." if s is ... else str(s) for s in shape]
+        wanted = "(" + ", ".join(parts) + ("," if len(shape) == 1 else "") + ")"
         raise ValueError(f"{name}: expected shape {wanted}, got {a.shape}")
     if a.size == 0:
         raise ValueError(f"{name}: expected at least one entry, got shape {a.shape}")
@@ -48,14 +43,34 @@ def array(
             a = a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
     elif not a.dtype.isnative:
         a = a.astype(a.dtype.newbyteorder("="))
-    if largest < math.inf and size(a) <= largest:  # then there is no NaN
+    if within(a, largest):
         return a
     if not np.isfinite(a).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(a))[0])
         raise ValueError(f"{name}: expected finite numbers, got {a[where]} at index {where}")
-    if largest < math.inf:
-        raise ValueError(f"{name}: expected numbers up to {largest:g} in size, got {size(a):g}")
-    return a
+    raise ValueError(f"{name}: expected numbers up to {largest:g} in size, got {size(a):g}")
+
+
+def _fits(found: tuple[int, ...], shape: tuple) -> bool:
+    """Whether an array has a shape as :func:`array` describes it."""
+    if ... in shape:
+        at, free = shape.index(...), max(len(found) - len(shape) + 1, 0)
+        shape = (*shape[:at], *["any"] * free, *shape[at + 1 :])
+    if len(found) != len(shape):
+        return False
+    for n, s in zip(found, shape, strict=True):  # a loop: half of the time of all()
+        if n != s and isinstance(s, int):
+            return False
+    return True
+
+
+def within(a, largest: float) -> bool:
+    """Whether all entries are finite, and at most ``largest`` in size."""
+    # the sum of squares bounds them all, in a fraction of the time of two extremes
+    if float(np.vdot(a, a).real) <= min(largest, LARGEST) ** 2:
+        return True
+    # infinity is not finite
+    return size(a) <= min(largest, np.finfo(a.dtype).max)
 
 
 def size(a) -> float:
@@ -93,7 +108,7 @@ def probabilities(value, name: str, shape: tuple) -> np.ndarray:
     The result is float64: vectors given in float32 are normalised to the accuracy of float64.
     """
     p = array(value, name, shape)
-    if (p < 0).any():
+    if p.min() < 0:
         where = tuple(int(i) for i in np.argwhere(p < 0)[0])
         raise ValueError(f"{name}: expected no negative entry, got {p[where]} at index {where}")
     total = p.sum(axis=-1, dtype=np.float64)

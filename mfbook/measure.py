@@ -278,8 +278,7 @@ def check_measure(value, name: str = "mu", *, real: bool = True, largest: float 
     validate.instance(value, name, Measure)
     if real and value.atoms.dtype.kind == "c":
         raise TypeError(f"{name}: expected real atoms, got complex ones")
-    if largest < math.inf:
+    if largest < math.inf and not validate.within(value.atoms, largest):
         size = validate.size(value.atoms)
-        if not size <= largest:
-            raise ValueError(f"{name}: expected atoms up to {largest:g} in size, got {size:g}")
+        raise ValueError(f"{name}: expected atoms up to {largest:g} in size, got {size:g}")
     return value

@@ -20,7 +20,8 @@ import numpy as np
 from mfbook import _validate as validate
 from mfbook.functional import Functional
 from mfbook.measure import Measure, check_measure
-from mfbook.models.attention import HeadShape, cross_entropy, softmax
+from mfbook.models.attention import HeadShape, softmax
+from mfbook.models.attention.loss import loss
 
 __all__ = ["HeadRidge", "StackedRisk", "label", "unlabel"]
 
@@ -198,7 +199,7 @@ class StackedRisk(Functional):
         f = _write(layer, upper_weights) @ self.W_U
         Z = 2 * (softmax(f) - self.Y) @ self.W_U.T / (X.shape[0] * X.shape[1])
         asked = np.tensordot(upper_weights, layer.pull_tokens(Z), 1)
-        return StackedLocal(self, cross_entropy(f, self.Y).mean(), f, X, (asked, Z))
+        return StackedLocal(self, loss(f, self.Y).mean(), f, X, (asked, Z))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,12 +9,14 @@ a block, and sums over keys or features add whole slabs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import product
 from math import prod
 
 import numpy as np
 
 from mfbook._blocks import blocks
+from mfbook.models.attention import pairs
 
 # One block of work holds this many heads and sequences: enough to hide the cost of a call, few
 # enough for its buffers to stay in the cache, and no power of two, whose strides collide there.
@@ -116,9 +118,14 @@ def _average(keys, A, work):
     return out
 
 
-def forward(risk, mu) -> tuple[np.ndarray, list | None]:
-    """Integral of A X W_V W_O over the heads (S, T, d), and the attention weights if they fit."""
+def forward(risk, mu) -> tuple[np.ndarray, Iterable | None]:
+    """Integral of A X W_V W_O over the heads (S, T, d), and what ``pull_back`` can use again.
+
+    These are the attention weights, if they fit.
+    """
     theta = cast(mu.atoms, risk)
+    if pairs.suits(risk, len(theta)):
+        return pairs.forward(theta, mu.weights.astype(theta.real.dtype), risk)
     S, T, d = risk.X.shape
     out, mean = np.zeros((S, T, d), theta.dtype), np.zeros((d, d), theta.dtype)
     work = _Work(risk, len(theta), theta.dtype)
@@ -145,9 +152,12 @@ def pull_back(risk, theta, dual, scores=True, kept=None):
     """Derivatives of the sum over tokens of <A X C, dual> in B and C, both (m, d, d).
 
     Yields (heads, dB, dC) for one block of heads after the other. Without ``scores`` dB is None,
-    and no derivative of the softmax is needed. ``kept`` holds the attention weights of these heads
-    in the order of the loops, if they are known.
+    and no derivative of the softmax is needed. ``kept`` is what ``forward`` returned with these
+    heads: attention weights in the order of the loops.
     """
+    if pairs.suits(risk, len(theta)):
+        yield slice(0, len(theta)), *pairs.pull_back(theta, dual, risk, scores, kept)
+        return
     S, T, d = risk.X.shape
     dtype = np.result_type(theta, dual)
     work = _Work(risk, len(theta), dtype)

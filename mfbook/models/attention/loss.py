@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import softmax as _softmax
 
 from mfbook import _validate as validate
 
@@ -34,10 +33,9 @@ def softmax(f: ArrayLike) -> np.ndarray:
     array([0.5, 0.5, 0. ])
     """
     f = validate.array(f, "f", (..., "V"), allow_complex=True)
-    if np.iscomplexobj(f):
-        e = np.exp(f - f.real.max(axis=-1, keepdims=True))
-        return e / e.sum(axis=-1, keepdims=True)
-    return _softmax(f, axis=-1)
+    e = np.exp(f - f.real.max(axis=-1, keepdims=True))
+    e /= e.sum(axis=-1, keepdims=True)
+    return e
 
 
 def softmax_jacobian(f: ArrayLike) -> np.ndarray:
@@ -92,6 +90,12 @@ def cross_entropy(f: ArrayLike, y: ArrayLike) -> np.ndarray:
         np.broadcast_shapes(f.shape, y.shape)
     except ValueError:
         raise ValueError(f"y: expected shape {f.shape} as f has, got {y.shape}") from None
+    return loss(f, y)
+
+
+def loss(f, y) -> np.ndarray:
+    """Cross-entropy of logits f and the soft labels y of a risk, which were checked before."""
+    f = validate.array(f, "f", (..., "V"), allow_complex=True)
     f = f - f.real.max(axis=-1, keepdims=True)
     return np.log(np.exp(f).sum(axis=-1)) - (y * f).sum(axis=-1)
 

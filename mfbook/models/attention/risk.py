@@ -10,7 +10,7 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from mfbook.functional import Functional, Minimum
 from mfbook.measure import Measure, check_measure
 from mfbook.models.attention.best_head import best_head
 from mfbook.models.attention.kernel import cast, forward, pull_back
-from mfbook.models.attention.loss import cross_entropy, draw_labels, softmax
+from mfbook.models.attention.loss import draw_labels, loss, softmax
 from mfbook.models.attention.reference import attention_weights
 from mfbook.models.attention.shape import HeadShape
 from mfbook.space import Euclidean, Space
@@ -169,7 +169,7 @@ class AttentionRisk(Functional):
             f = (w @ attended).reshape(self.X.shape) @ self.W_U
             Z = (softmax(f) - self.Y) @ self.W_U.T
             slope = attended @ Z.ravel() / (Z.shape[0] * Z.shape[1])
-            return cross_entropy(f, self.Y).mean(), slope
+            return loss(f, self.Y).mean(), slope
 
         return evaluate
 
@@ -235,12 +235,12 @@ class AttentionLocal:
     risk: AttentionRisk
     mu: Measure
     logits: np.ndarray
-    _kept: list | None = None
+    _kept: Iterable | None = None
 
     @cached_property
     def value(self) -> float:
         """Risk R(mu) in nats per token."""
-        return cross_entropy(self.logits, self.risk.Y).mean()
+        return loss(self.logits, self.risk.Y).mean()
 
     @cached_property
     def residual(self) -> np.ndarray:

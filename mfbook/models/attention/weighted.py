@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
 from mfbook._blocks import blocks
-from mfbook.models.attention.loss import cross_entropy, softmax
+from mfbook.models.attention.loss import loss, softmax
 from mfbook.models.attention.risk import AttentionRisk
 
 __all__ = ["weighted_gradient"]
@@ -121,4 +121,4 @@ def _block(risk, theta, heads, sequences):
     dB = (pairs.T @ d_scores.reshape(-1, n)).T.reshape(n, d, d) / np.sqrt(shape.k)
     dC = (flat.T @ d_values.reshape(-1, d * n)).reshape(d, d, n).transpose(2, 0, 1)
     G = shape._join([dB @ W_K, dB.mT @ W_Q, dC @ W_O.mT, W_V.mT @ dC])
-    return cross_entropy(f, risk.Y).mean(axis=-1), G.reshape(theta.shape)
+    return loss(f, risk.Y).mean(axis=-1), G.reshape(theta.shape)
