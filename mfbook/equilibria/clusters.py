@@ -20,6 +20,8 @@ BALANCED = 1e-12
 HARDLY_ANY = 1e-280
 #: Nearest neighbours that are looked up for each particle at once.
 NEIGHBOURS = 8
+#: Up to so many particles all pairs that are close are listed.
+FEW = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,8 +267,10 @@ def _tree(x, threshold):
     All pairs within a tight cluster would be too many. The few nearest neighbours of each particle
     are enough, except between two particles that both have more: those are searched in rounds.
     """
-    # the bound itself is excluded, and its square must not vanish
+    # the bound itself counts, and its square must not vanish
     n, reach = len(x), max(np.nextafter(2 * np.sin(threshold / 2), 4), 1e-150)
+    if n <= FEW:
+        return _connected(scipy.spatial.cKDTree(x).query_pairs(reach, output_type="ndarray").T, n)
     near, index = scipy.spatial.cKDTree(x).query(
         x, k=min(n, NEIGHBOURS + 1), distance_upper_bound=reach
     )
@@ -282,6 +286,12 @@ def _tree(x, threshold):
             )
             found, left = left[~far], left[far]
             pairs.append(np.stack([np.full(len(found), seed), found]))
-    rows = np.concatenate(pairs, axis=1)
-    graph = scipy.sparse.csr_array((np.ones(rows.shape[1], dtype=np.int8), rows), shape=(n, n))
+    return _connected(np.concatenate(pairs, axis=1), n)
+
+
+def _connected(pairs, n):
+    """Components of the graph with these edges, shape (2, edges), between n particles."""
+    if pairs.size == 0:
+        return n, np.arange(n)
+    graph = scipy.sparse.csr_array((np.ones(pairs.shape[1], dtype=np.int8), pairs), shape=(n, n))
     return scipy.sparse.csgraph.connected_components(graph, directed=False)

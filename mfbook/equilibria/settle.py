@@ -275,18 +275,18 @@ class _Run:
 
     def snapshot(self, u, bar) -> None:
         """Look at the state, at which the velocities are ``u``; note whether the rule holds."""
-        found = self.clusters()
+        count, _ = link(self.x, self.threshold, self.linkage)
         square = (u * u).sum(axis=1)
         speed = float(np.sqrt(square.max()))
         value = self.F.at(Measure(self.x, self.w)).value
-        self.rows.append((self.t, value, speed, self.w @ square, found.count))
+        self.rows.append((self.t, value, speed, self.w @ square, count))
         if self.every and (len(self.rows) - 1) % self.every == 0:
             self._keep()
         counts = {row[-1] for row in self.rows[-self.window :]}
-        self.slow = speed <= self.tolerance and found.within(self.x)
+        self.slow = speed <= self.tolerance and self.clusters().within(self.x)
         if self.slow and len(self.rows) > self.window and len(counts) == 1:
             self.stopped, self.reason = True, "the stopping rule holds"
-        bar.set_postfix_str(f"t = {self.t:.4g}, speed {speed:.1e}, {found.count} clusters", False)
+        bar.set_postfix_str(f"t = {self.t:.4g}, speed {speed:.1e}, {count} clusters", False)
         bar.update(self.steps - bar.n)
 
     def clusters(self) -> Clusters:

@@ -80,7 +80,8 @@ def forward(theta, weights, risk):
     A = pairs.attend(B)
     averages = pairs.averages(A)
     C *= weights[:, None, None]
-    out = risk.X @ C.sum(axis=0)
+    # dot gives the same bits where tokens from another process are not aligned, matmul does not
+    out = np.dot(risk.X, C.sum(axis=0))
     earlier = out[:, 1:]
     earlier += (averages @ C).sum(axis=0).reshape(earlier.shape)
     return out, (pairs, A, averages)
@@ -100,7 +101,7 @@ def pull_back(theta, dual, risk, scores=True, kept=None):
         pairs, A, averages = kept
     d = risk.X.shape[2]
     dC = averages.swapaxes(1, 2) @ dual[:, 1:].reshape(-1, d)
-    dC += risk.X.reshape(-1, d).T @ dual.reshape(-1, d)  # the queries' own tokens
+    dC += np.dot(risk.X.reshape(-1, d).T, dual.reshape(-1, d))  # the queries' own tokens
     if not scores:
         return None, dC
     D = pairs.products(dual.take(pairs.query, axis=1).reshape(-1, d), C.swapaxes(1, 2))

@@ -193,6 +193,11 @@ def symmetric(y, w, beta, B=None, s=1.0):
     """As :func:`direct` at the particles themselves; every pair of blocks is visited once."""
     n, yB = len(y), y if B is None else y @ B
     right = np.concatenate([w[:, None] * yB, w[:, None]], axis=1)
+    if n <= BLOCK:
+        e = y @ (beta * yB).T
+        e -= beta * s
+        out = np.exp(e, out=e) @ right
+        return out[:, -1], out[:, :-1]
     left = np.concatenate([y, np.ones((n, 1))], axis=1)
     exponent = np.concatenate([beta * yB, np.full((n, 1), -beta * s)], axis=1).T
     out = np.zeros_like(right)

@@ -14,6 +14,7 @@ rank twice the number of Fourier terms, so that an implicit step costs O(N K^2).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,10 @@ class Linearised:
         self.x, self._factor = x, factor
         self._known: tuple[float, Callable] | None = None
 
+    @cached_property
+    def _frames(self) -> np.ndarray:
+        return _frames(self.x)
+
     def solve(self, c: float, b: np.ndarray) -> np.ndarray:
         """Return k with (I - c J) k = b, both shape (n, d); what is normal in b stays.
 
@@ -157,7 +162,7 @@ class Linearised:
             )
         if self._known is None or self._known[0] != c:
             self._known = c, self._factor(c)
-        T = _frames(self.x)
+        T = self._frames
         with np.errstate(over="ignore", invalid="ignore"):
             inside = (b[:, None] @ T)[:, 0]
             change = self._known[1](inside.ravel()).reshape(inside.shape) - inside
