@@ -57,12 +57,7 @@ def pytest_collection_modifyitems(config, items):
         chosen = {turns.wrong_programs_of(chapter) for chapter in turns.due()}
         wrong = {item for item in items if item.get_closest_marker("wrong_program")}
         resting = {item for item in wrong if item.path not in chosen}
-        for item in items:
-            if mark := item.get_closest_marker("by_turn"):
-                always = mark.kwargs.get("always")  # names of parameters
-                due = always and item.callspec.id in always
-                if not due and not turns.has_turn(item.nodeid):
-                    resting.add(item)
+        resting |= turns.resting(items)
         config.hook.pytest_deselected(items=list(resting))
         items[:] = [item for item in items if item not in resting]
     # so that no worker is left alone with a long one at the end

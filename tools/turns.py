@@ -7,7 +7,8 @@ seen to fail. Where the hash is another one, they all run; where it is the same,
 the turn of the chapter, one chapter a day, and every week in the weekly tests. ``make wrong`` runs
 all of them and writes the file.
 
-Other tests that run by turns have the marker ``by_turn``: each of them on one day of a fortnight.
+Other tests that run by turns have the marker ``by_turn``: each of them on one day of a fortnight,
+or (``one=True``) one case each day. What is named in ``always`` runs every day.
 
     python tools/turns.py            which chapters are due today, and why
     python tools/turns.py --write    write seen.json (make wrong does, when all have failed)
@@ -55,12 +56,37 @@ def wrong_programs_of(chapter: str) -> Path:
 
 
 def has_turn(name: str) -> bool:
-    """Whether a test of this name, marked ``by_turn``, runs today: once in fourteen days.
+    """Whether a test of this name, marked ``by_turn``, runs today: once in fourteen days."""
+    day = turn()
+    return day is None or (zlib.crc32(name.encode()) + day) % SHARES == 0
+
+
+def case_of(count: int) -> int | None:
+    """Which of so many cases of a test with ``by_turn(one=True)`` runs today; None: all."""
+    day = turn()
+    return None if day is None else day % count
+
+
+def resting(items: list) -> set:
+    """Those of pytest's items that are marked ``by_turn`` and wait for another day.
 
     Only pytest's option ``--turns`` asks (``conftest.py``); without it all run.
     """
-    day = turn()
-    return day is None or (zlib.crc32(name.encode()) + day) % SHARES == 0
+    found: set = set()
+    series: dict[str, list] = {}
+    for item in items:
+        mark = item.get_closest_marker("by_turn")
+        always = mark and mark.kwargs.get("always")  # names of parameters
+        if mark is None or always and item.callspec.id in always:
+            continue
+        if mark.kwargs.get("one"):
+            series.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        elif not has_turn(item.nodeid):
+            found.add(item)
+    for cases in series.values():
+        if (due := case_of(len(cases))) is not None:
+            found.update(cases[:due], cases[due + 1 :])
+    return found
 
 
 @cache

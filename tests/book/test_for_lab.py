@@ -1,6 +1,8 @@
 """The edition for JupyterLab: what each role becomes, what is collapsed, and what stays."""
 
+import contextlib
 import copy
+import io
 import json
 import re
 import shutil
@@ -19,11 +21,17 @@ def edition():
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    """The whole edition, written into a folder."""
-    folder = tmp_path_factory.mktemp("lab")
-    for_lab.write(folder)
-    return folder
+def command(tmp_path_factory):
+    """The whole edition, written into a folder by the command, and what the command said."""
+    folder, said = tmp_path_factory.mktemp("lab"), io.StringIO()
+    with contextlib.redirect_stdout(said):
+        assert for_lab.main([str(folder)]) == 0
+    return folder, said.getvalue()
+
+
+@pytest.fixture(scope="module")
+def written(command):
+    return command[0]
 
 
 ROLES = [
@@ -177,9 +185,9 @@ def test_binder_runs_it_and_opens_what_it_wrote():
     assert set(NAMES) <= listed  # the launch button leads to book/<chapter>.ipynb
 
 
-def test_the_command_line_says_how_to_open_it_and_what_is_wrong(tmp_path, capsys):
-    assert for_lab.main([str(tmp_path)]) == 0
-    assert f"jupyter lab {tmp_path}/01-introduction.ipynb" in capsys.readouterr().out
-    json.loads((tmp_path / "01-introduction.ipynb").read_text(encoding="utf-8"))
+def test_the_command_line_says_how_to_open_it_and_what_is_wrong(command):
+    folder, said = command
+    assert f"jupyter lab {folder}/01-introduction.ipynb" in said
+    json.loads((folder / "01-introduction.ipynb").read_text(encoding="utf-8"))
     with pytest.raises(SystemExit):
         for_lab.main([])

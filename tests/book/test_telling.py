@@ -119,8 +119,13 @@ def test_other_turns_come_once_a_fortnight(monkeypatch):
         found += (todays := list(filter(turns.has_turn, names)))
         assert len(todays) < 15
     assert sorted(found) == sorted(names)
+    assert sorted(
+        turns.case_of(26)
+        for day in range(26)
+        if monkeypatch.setenv(turns.VARIABLE, str(day)) is None
+    ) == list(range(26))
     monkeypatch.setenv(turns.VARIABLE, "all")
-    assert all(map(turns.has_turn, names))
+    assert all(map(turns.has_turn, names)) and turns.case_of(26) is None
 
 
 def test_wrong_programs_depend_on_their_cells_tests_and_modules(tmp_path, monkeypatch):

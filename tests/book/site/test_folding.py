@@ -23,7 +23,7 @@ def is_to_try(cell):
 
 
 @built
-@pytest.mark.by_turn(always={NOTEBOOKS[0].stem, *changed()})
+@pytest.mark.by_turn(always=changed(), one=True)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_each_check_is_one_line_that_opens_to_its_table(notebook):
     """The line says what the stored check says."""
@@ -43,7 +43,7 @@ def test_each_check_is_one_line_that_opens_to_its_table(notebook):
 
 
 @built
-@pytest.mark.by_turn(always={NOTEBOOKS[0].stem, *changed()})
+@pytest.mark.by_turn(always=changed(), one=True)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_code_is_folded_unless_it_is_the_mathematics(notebook):
     cells = {cell["id"]: cell for cell in read(notebook)["cells"] if cell["cell_type"] == "code"}
@@ -63,7 +63,7 @@ def test_code_is_folded_unless_it_is_the_mathematics(notebook):
 
 
 @built
-@pytest.mark.by_turn(always={NOTEBOOKS[0].stem, *changed()})
+@pytest.mark.by_turn(always=changed(), one=True)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_what_moves_only_in_jupyterlab_is_folded_under_what_it_does_there(notebook):
     """The question before it, the figures of the page and what one can touch are not."""
@@ -83,7 +83,7 @@ def test_what_moves_only_in_jupyterlab_is_folded_under_what_it_does_there(notebo
 
 
 @built
-@pytest.mark.by_turn(always={NOTEBOOKS[0].stem, *changed()})
+@pytest.mark.by_turn(always=changed(), one=True)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_mistakes_that_a_check_notices_stand_in_its_fold(notebook):
     soup, written = page(notebook.stem), 0

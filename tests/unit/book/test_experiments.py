@@ -67,6 +67,7 @@ def test_draws_are_counted(M):
     assert np.allclose(*map(propagation.observe, ends), rtol=1e-12, atol=0)
 
 
+@pytest.mark.by_turn
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "M, j, seed", [(16, 4, 49), pytest.param(64, 7, 10, marks=pytest.mark.weekly), (2048, 0, 7)]
@@ -81,6 +82,7 @@ def test_descent_rows_are_not_stale(stored, M, j, seed):
         assert np.allclose(cell[1], signed, rtol=0, atol=1e-12)
 
 
+@pytest.mark.by_turn
 @pytest.mark.slow
 def test_flow_rows_are_not_stale(stored):
     M, seed = 512, 3
@@ -107,6 +109,7 @@ def test_layers_on_text_share_heads_and_data():
     assert np.abs(run[1] - text.train(8, 5, order=1, times=times)[1]).max() > 1e-3
 
 
+@pytest.mark.by_turn
 @pytest.mark.slow
 def test_text_rows_are_not_stale():
     texts = text.load()
@@ -306,6 +309,7 @@ def test_counts_that_are_known_of_the_published_program(published):
         assert published["time"][shown] == pytest.approx([time])
 
 
+@pytest.mark.by_turn
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", [
     (2, 10.0, "ascent", "relu", True, "source"), (2, 0.05, "descent", "gelu", False, "uncapped"),
@@ -323,6 +327,7 @@ def test_stored_runs_of_the_source_are_not_stale(published, cell):
         assert abs(row["steps"] - published["steps"][i]) <= 10
 
 
+@pytest.mark.by_turn
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "cell", [(2, 5.0, "ascent", "gelu", False), (3, 1.0, "descent", "none", True)]

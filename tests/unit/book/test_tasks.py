@@ -300,6 +300,7 @@ def test_baselines_know_soft_labels_and_positions_without_a_word():
     assert bigram_bits(replace(sure, held_out=sure)) < 0.01
 
 
+@pytest.mark.by_turn
 @pytest.mark.slow
 def test_a_trained_layer_beats_bigrams():
     """Stochastic gradient descent on 16 heads: characters before the last are used."""

@@ -722,5 +722,5 @@ def test_a_terminal_is_told_after_two_seconds(file, seconds, shown, monkeypatch)
         return -x
 
     monkeypatch.setattr(sys, "stderr", file())
-    flow(slow, START, [0.0, 8.0], method="euler", step=1.0)
+    flow(slow, START, [0.0, 5.0], method="euler", step=1.0)
     assert ("flow of 3 atoms" in sys.stderr.getvalue()) == shown
