@@ -15,7 +15,7 @@ def sentence_data(sentences, projection, rng, end) -> dict:
     lines = _split(sentences)
     if len(validate.instance(end, "end", str).split()) != 1:
         raise ValueError(f"end: expected one word, got {end!r}")
-    if projection not in PROJECTIONS:
+    if not isinstance(projection, str) or projection not in PROJECTIONS:
         raise ValueError(f"projection: expected one of {list(PROJECTIONS)}, got {projection!r}")
     if (rng is None) != (projection == "identity"):
         wanted = "none for" if projection == "identity" else "one for"
