@@ -1,13 +1,15 @@
-"""The rendered book in a headless Chromium: what test_site.py and test_access.py share."""
+"""The rendered book, parsed and in a headless Chromium: what the tests of this folder share."""
 
 import functools
 import http.server
 import os
+import re
 import threading
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from bs4 import BeautifulSoup
 
 from tools.chapters import ROOT, chapters
 
@@ -21,6 +23,15 @@ CHAPTER_PAGES = [f"{path.stem}.html" for path in chapters()]
 FLAGS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync""".split()
 FLAGS.append("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
+
+
+@functools.cache
+def parsed(name: str) -> BeautifulSoup:
+    """A rendered page; without pictures that are written into it and words of code, most of it."""
+    whole = (SITE / f"{name}.html").read_text(encoding="utf-8")
+    whole = re.sub(r'data:image/png;base64,[^"]*', "", whole)
+    whole = re.sub(r'(<div class="highlight"><pre>).*?(</pre>)', r"\1\2", whole, flags=re.DOTALL)
+    return BeautifulSoup(whole, "html.parser")
 
 
 def missing(reason: str):

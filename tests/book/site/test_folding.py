@@ -3,18 +3,13 @@
 import re
 
 import pytest
-from bs4 import BeautifulSoup
-from rendered import CHAPTER_PAGES, SITE
+from rendered import CHAPTER_PAGES, SITE, parsed
 
 from tools.chapters import ROOT, chapters, check_cells, read, statements, text
 from tools.turns import changed
 
 NOTEBOOKS = chapters()
 built = pytest.mark.skipif(not (SITE / "index.html").exists(), reason="make book")
-
-
-def page(name):
-    return BeautifulSoup((SITE / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
 
 
 def is_to_try(cell):
@@ -27,7 +22,7 @@ def is_to_try(cell):
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_each_check_is_one_line_that_opens_to_its_table(notebook):
     """The line says what the stored check says."""
-    numbers, soup = {s.id: s.number for s in statements()}, page(notebook.stem)
+    numbers, soup = {s.id: s.number for s in statements()}, parsed(notebook.stem)
     for cell in check_cells(notebook):
         fold = soup.find(id=cell.anchor).find("details", class_="mf-check")
         assert not fold.has_attr("open")
@@ -53,7 +48,7 @@ def test_code_is_folded_unless_it_is_the_mathematics(notebook):
     kept = [cell["metadata"] for cell in kept_cells]
     own = [metadata.get("mfbook", {}) for metadata in kept]
     tried = [o for o, cell in zip(own, kept_cells, strict=True) if is_to_try(cell)]
-    soup = page(notebook.stem)
+    soup = parsed(notebook.stem)
     folded = soup.find_all("details", class_="mf-code")
     assert len(folded) == len(own) - sum(bool(o.get("open")) for o in own)
     lines = [fold.summary.get_text() for fold in folded]
@@ -67,7 +62,7 @@ def test_code_is_folded_unless_it_is_the_mathematics(notebook):
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_what_moves_only_in_jupyterlab_is_folded_under_what_it_does_there(notebook):
     """The question before it, the figures of the page and what one can touch are not."""
-    soup = page(notebook.stem)
+    soup = parsed(notebook.stem)
     does = [
         cell["metadata"]["mfbook"]["does"]
         for cell in read(notebook)["cells"]
@@ -86,7 +81,7 @@ def test_what_moves_only_in_jupyterlab_is_folded_under_what_it_does_there(notebo
 @pytest.mark.by_turn(always=changed(), one=True)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_mistakes_that_a_check_notices_stand_in_its_fold(notebook):
-    soup, written = page(notebook.stem), 0
+    soup, written = parsed(notebook.stem), 0
     for cell in read(notebook)["cells"]:
         written += text(cell["source"]).startswith("*This check fails")
     found = soup.find_all("p", class_="mf-mistakes")
@@ -99,7 +94,7 @@ def test_the_switch_opens_all_and_is_remembered(site, browser):  # noqa: F811
     context = browser.new_context()
     tab = context.new_page()
     closed = "document.querySelectorAll('details.mf-fold:not([open])').length"
-    tab.goto(site + CHAPTER_PAGES[0])
+    tab.goto(site + CHAPTER_PAGES[-1])
     every = tab.evaluate("document.querySelectorAll('details.mf-fold').length")
     assert every > 5 and tab.evaluate(closed) == every
     # by keyboard: the switch is reached and pressed
@@ -108,7 +103,7 @@ def test_the_switch_opens_all_and_is_remembered(site, browser):  # noqa: F811
     assert tab.evaluate(closed) == 0
     pressed = tab.get_by_role("button", name="With code").get_attribute("aria-pressed")
     assert pressed == "true"
-    tab.goto(site + CHAPTER_PAGES[1])
+    tab.goto(site + CHAPTER_PAGES[-2])
     assert tab.evaluate(closed) == 0, "the next page remembers it"
     tab.get_by_role("button", name="Read").click()
     tab.reload()

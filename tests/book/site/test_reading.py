@@ -9,12 +9,11 @@ from types import ModuleType
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from bs4 import BeautifulSoup
+from rendered import SITE, parsed
 
 from tools import anchors
 from tools.chapters import (
     BOOK,
-    ROOT,
     anchor,
     chapters,
     check_cells,
@@ -27,7 +26,6 @@ from tools.chapters import (
 from tools.set_address import address, binder
 from tools.wrong_programs import stored
 
-SITE = ROOT / "_build" / "html"
 NOTEBOOKS = chapters()
 pytestmark = pytest.mark.slow
 built = pytest.mark.skipif(
@@ -54,16 +52,9 @@ SECOND_PAPER = {
 
 
 @cache
-def page(name):
-    """A rendered page without the pictures that are written into it, which are long."""
-    whole = (SITE / f"{name}.html").read_text(encoding="utf-8")
-    return BeautifulSoup(re.sub(r'data:image/png;base64,[^"]*', "", whole), "html.parser")
-
-
-@cache
 def ids(name):
     """Elements of a page by their ids; a search for each would read the page each time."""
-    return {element["id"]: element for element in reversed(page(name).find_all(id=True))}
+    return {element["id"]: element for element in reversed(parsed(name).find_all(id=True))}
 
 
 @pytest.mark.parametrize("prefix, items", [("hy-", PAPER), ("agr-", SECOND_PAPER)])
@@ -101,7 +92,7 @@ def test_permanent_addresses_stay_and_lead_to_the_statement():
 
 @built
 def test_indexes_are_complete():
-    index, first, listed = page("statements"), page("index"), page("figures")
+    index, first, listed = parsed("statements"), parsed("index"), parsed("figures")
     for statement in statements():
         link = f"{statement.chapter}.html#{anchor(statement.id, 1)}"
         # the map above the tables leads to statements too
@@ -119,9 +110,9 @@ def test_indexes_are_complete():
 
 @built
 def test_figures_are_listed_with_their_anchors_and_data():
-    listed = page("figures")
+    listed = parsed("figures")
     for notebook in NOTEBOOKS:
-        links = {a["href"] for a in page(notebook.stem).find_all("a", string="Data (CSV)")}
+        links = {a["href"] for a in parsed(notebook.stem).find_all("a", string="Data (CSV)")}
         for figure in figures(notebook):
             row = listed.find_all("a", href=f"{figure.chapter}.html#{figure.name}")[-1]
             row = row.find_parent("tr")
@@ -184,14 +175,14 @@ def test_wrong_programs_are_named_under_the_checks():
 @built
 @pytest.mark.parametrize("name", ["index", "notation", *(path.stem for path in NOTEBOOKS)])
 def test_page_says_where_it_comes_from_and_a_chapter_can_be_launched(name):
-    origin = page(name).find(class_="mf-origin").get_text()
+    origin = parsed(name).find(class_="mf-origin").get_text()
     assert re.search(r"Built from commit ([0-9a-f]{10}\+?|unknown)", origin)
     assert "mfbook" in origin and "Sphinx" in origin
     if name in ("index", "notation"):
         return
     seconds = json.loads((BOOK / "timings.json").read_text())[name]["seconds"]
     assert f"{seconds:.2g} s in all" in origin and "numpy" in origin.lower()
-    links = [a.get("href", "") for a in page(name).find_all("a")]
+    links = [a.get("href", "") for a in parsed(name).find_all("a")]
     colab = any(link.startswith("https://colab.research.google.com/") for link in links)
     if address():
         assert colab
@@ -206,12 +197,12 @@ def test_page_says_where_it_comes_from_and_a_chapter_can_be_launched(name):
 @built
 def test_symbols_are_linked_both_ways():
     """Rows of the notation page lead to chapters, and chapters to the rows of their symbols."""
-    rows = page("notation").find_all("tr", id=re.compile("^symbol-"))
+    rows = parsed("notation").find_all("tr", id=re.compile("^symbol-"))
     assert len(rows) > 80
     from_chapters = {
         a["href"].removeprefix("notation.html#")
         for path in NOTEBOOKS
-        for line in page(path.stem).find_all(class_="mf-symbols")
+        for line in parsed(path.stem).find_all(class_="mf-symbols")
         for a in line.find_all("a")
     }
     assert from_chapters <= {row["id"] for row in rows}
