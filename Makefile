@@ -82,7 +82,7 @@ DAILY := $(PYTEST) $(SPREAD) --turns -m 'not weekly$(if $(SKIP), and not $(SKIP)
 # What looks at the rendered book; it is built while the other tests run.
 SITE := tests/book/site
 
-test: .venv/.test  ## Run the tests and build the book: twelve minutes on two cores (ONLY=book/06-long-time.ipynb)
+test: .venv/.test  ## Run the tests and build the book: ten minutes on two cores (ONLY=book/06-long-time.ipynb)
 ifdef ONLY
 	@$(if $(filter $(SITE)%,$(ONLY)),$(MAKE) --no-print-directory book)
 	@$(PYTEST) -m 'not weekly' $(ONLY)

@@ -183,7 +183,7 @@ def test_an_untrusted_chapter_is_whole(name, visit, folder):
 
 @pytest.mark.by_turn
 def test_a_link_to_another_chapter_opens_it(visit):
-    page = visit("07-stability.ipynb")
+    page = visit("01-introduction.ipynb")
     page.locator(".jp-Notebook .myst a[href*='02-model.ipynb']").first.click()
     shown = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) h1")
     shown.filter(has_text="Notation and model").wait_for()
