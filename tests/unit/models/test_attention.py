@@ -162,9 +162,30 @@ def test_later_tokens_change_nothing_before_them():
         assert leak(phi, np.array(R.X), np.random.default_rng(30)) < 1e-15
 
 
+@pytest.mark.parametrize("T", [1, 2, 5])
+@pytest.mark.parametrize("moved", [0.0, 0.1j])
+def test_many_copies_of_heads_are_the_same_law(T, moved):
+    """Few heads are computed in another way than many."""
+    R, _ = make(90, S=8, T=T)
+    few, x = measure(91, 4, R.shape, weighted=True), heads(92, 3, R.shape)
+    few, x = few.map(lambda theta: theta + moved * theta[::-1]), x + moved * x[::-1]
+    copies = 400
+    many = Measure(np.tile(few.atoms, (copies, 1)), np.tile(few.weights / copies, copies))
+    one, all_ = R.at(few), R.at(many)
+    for name in ("logits", "residual", "value", "Z"):
+        assert relative(getattr(all_, name), getattr(one, name)) < 1e-12, name
+    for name in ("gradient", "first_variation", "correlation"):
+        for points in (few.atoms, x):
+            answer = getattr(one, name)(points)
+            of_many = getattr(all_, name)(np.tile(points, (copies, 1)))
+            assert relative(of_many, np.concatenate([answer] * copies)) < 1e-11, name
+    assert relative(all_.gradient(many.atoms)[: few.size], one.gradient(few.atoms)) < 1e-11
+
+
 @pytest.mark.parametrize("size", [3.0, 80.0, 350.0, 700.0, 1e3, 1e5])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_scores_from_small_to_large(size, dtype):
+@pytest.mark.parametrize("copies", [1, 200])
+def test_scores_from_small_to_large(size, dtype, copies):
     """The largest score is ``size``: an exponential overflows at 709, in float32 at 88."""
     R, _ = make(72, S=5, T=5, dtype=dtype)
     theta = heads(73, 3, R.shape)
@@ -177,10 +198,10 @@ def test_scores_from_small_to_large(size, dtype):
     # float32 rounds scores of this size by size * eps, and a weight by as much
     tolerance = 1e-11 if dtype == np.float64 else min(30 * size * np.finfo(dtype).eps, 1.0)
     atoms = np.concatenate([theta, big])
-    mu = Measure(atoms)
+    mu = Measure(np.tile(atoms, (copies, 1)))
     phi = features(atoms, R.X, R.W_U, R.shape)
     assert relative(R.logits(mu), phi.mean(axis=0)) < tolerance
-    gradient = R.gradient(atoms, mu)
+    gradient = R.gradient(mu.atoms, mu)[: len(atoms)]
     assert np.isfinite(gradient).all()
     if dtype == np.float64:
         residual = R.residual(mu)
