@@ -32,11 +32,6 @@ def cast(theta, risk):
     return np.asarray(theta, dtype=kind)
 
 
-# The kernel. A row of scores may be shifted by a constant, so x_i^T B (x_j - x_i) serves as the
-# score of key j for query i, and the row averages x_i + sum_{j<i} A_ij (x_j - x_i). The query's
-# own token then has score 0 and needs neither an exponential nor a matrix product. Arrays are
-# laid out (feature or key, sequence, head): the head index is contiguous, so one product or one
-# ufunc call serves all heads of a block, and sums over keys or features add whole slabs.
 def _score_matrices(theta, risk) -> tuple[np.ndarray, bool]:
     """B = W_Q W_K^T / sqrt(k) of each head as (key feature, query feature, m); are scores small?
 

@@ -182,6 +182,25 @@ def test_many_copies_of_heads_are_the_same_law(T, moved):
     assert relative(all_.gradient(many.atoms)[: few.size], one.gradient(few.atoms)) < 1e-11
 
 
+def unaligned(a):
+    """The same numbers, one byte off: as a message from another process may hold them."""
+    raw = np.empty(a.nbytes + 9, np.uint8)
+    start = -raw.__array_interface__["data"][0] % 8 + 1
+    moved = raw[start : start + a.nbytes].view(a.dtype).reshape(a.shape)
+    moved[...] = a
+    return moved
+
+
+def test_numbers_that_are_not_aligned():
+    R, _ = make(93, S=8, T=5)
+    mu, x = measure(94, 4, R.shape), heads(95, 3, R.shape)
+    for points in (x, x + 1j):
+        off = unaligned(points)
+        assert not off.flags.aligned
+        assert (R.gradient(off, mu) == R.gradient(points, mu)).all()
+        assert (R.logits(Measure(off)) == R.logits(Measure(points))).all()
+
+
 @pytest.mark.parametrize("size", [3.0, 80.0, 350.0, 700.0, 1e3, 1e5])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("copies", [1, 200])
