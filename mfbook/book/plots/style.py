@@ -215,9 +215,7 @@ def drawing(function: Callable[P, Figure]) -> Callable[P, Picture]:
             figure.dpi = DPI
             # not savefig, which draws once more, for the layout; and no software name or date
             # inside: the same data give the same bytes
-            # lightly compressed: who stores it does so again
-            light = {"compress_level": 1}
-            FigureCanvasAgg(figure).print_png(file, metadata={"Software": None}, pil_kwargs=light)
+            FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})
             # after it was drawn, so that reading cannot change the picture
             return Picture(file.getvalue(), contents(figure))
 
