@@ -7,8 +7,9 @@ seen to fail. Where the hash is another one, they all run; where it is the same,
 the turn of the chapter, one chapter a day, and every week in the weekly tests. ``make wrong`` runs
 all of them and writes the file.
 
-Other tests that run by turns have the marker ``by_turn``: each of them on one day of a fortnight,
-or (``one=True``) one case each day. What is named in ``always`` runs every day.
+Pictures of a chapter that has not changed are drawn on one day of a week. Other tests that run by
+turns have the marker ``by_turn``: each of them on one day of a fortnight, or (``one=True``) one
+case each day. What is named in ``always`` runs every day.
 
     python tools/turns.py            which chapters are due today, and why
     python tools/turns.py --write    write seen.json (make wrong does, when all have failed)
@@ -65,6 +66,14 @@ def case_of(count: int) -> int | None:
     """Which of so many cases of a test with ``by_turn(one=True)`` runs today; None: all."""
     day = turn()
     return None if day is None else day % count
+
+
+def is_drawn(chapter: str) -> bool:
+    """Whether the pictures of a chapter are drawn today: if it has changed, and once a week."""
+    day, names = turn(), [path.stem for path in chapters()]
+    if day is None or chapter not in names or chapter in changed():
+        return True
+    return names.index(chapter) % 7 == day % 7
 
 
 def resting(items: list) -> set:

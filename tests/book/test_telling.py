@@ -1,10 +1,12 @@
 """What ``make test`` says, which wrong programs it runs, and how files are given to workers."""
 
 import datetime
+import subprocess
+import sys
 
 import pytest
 
-from tools import turns
+from tools import turns, undrawn
 from tools.chapters import BOOK, ROOT, chapters, read, text
 
 pytest_plugins = "pytester"
@@ -126,6 +128,38 @@ def test_other_turns_come_once_a_fortnight(monkeypatch):
     ) == list(range(26))
     monkeypatch.setenv(turns.VARIABLE, "all")
     assert all(map(turns.has_turn, names)) and turns.case_of(26) is None
+
+
+def test_pictures_are_drawn_once_a_week_and_where_chapters_changed(monkeypatch):
+    names, found = [path.stem for path in chapters()], []
+    changed = turns.changed()
+    for day in range(200, 207):
+        monkeypatch.setenv(turns.VARIABLE, str(day))
+        todays = set(filter(turns.is_drawn, names))
+        assert changed <= todays
+        found += todays - changed
+    assert sorted(found) == sorted(set(names) - changed)
+    assert turns.is_drawn("no-chapter")
+    monkeypatch.setenv(turns.VARIABLE, "all")
+    assert all(map(turns.is_drawn, names))
+
+
+def test_a_picture_that_is_not_drawn_has_its_size_its_data_and_nothing_on_it(tmp_path):
+    draw = (
+        "from mfbook.book.plots import curves; "
+        "p = curves([{'x': [0, 1], 'y': [2.0, 3.0], 'label': 'risk'}], xlabel='t', ylabel='R'); "
+        "import io; from PIL import Image; "
+        "image = Image.open(io.BytesIO(p.png)).convert('L'); "
+        "print(image.size, p.size, p.data); print(image.getextrema())"
+    )
+    shown = [
+        subprocess.run(
+            [sys.executable, "-c", line], capture_output=True, text=True, check=True, cwd=tmp_path
+        ).stdout.rsplit("\n", 2)
+        for line in (draw, f"{undrawn.first_line()}; {draw}")
+    ]
+    assert shown[0][0] == shown[1][0]
+    assert shown[1][1] == "(255, 255)" != shown[0][1]
 
 
 def test_wrong_programs_depend_on_their_cells_tests_and_modules(tmp_path, monkeypatch):
