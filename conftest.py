@@ -54,8 +54,8 @@ def pytest_collection_modifyitems(config, items):
     """Leave out what has to wait for its turn; begin with long files."""
     telling.note_cells(items)
     if config.getoption("turns"):
-        chosen = {turns.wrong_programs_of(chapter) for chapter in turns.due()}
         wrong = {item for item in items if item.get_closest_marker("wrong_program")}
+        chosen = {turns.wrong_programs_of(chapter) for chapter in turns.due()} if wrong else set()
         resting = {item for item in wrong if item.path not in chosen}
         resting |= turns.resting(items)
         config.hook.pytest_deselected(items=list(resting))

@@ -8,8 +8,9 @@ the turn of the chapter, one chapter a day, and every week in the weekly tests. 
 all of them and writes the file.
 
 Pictures of a chapter that has not changed are drawn on one day of a week. Other tests that run by
-turns have the marker ``by_turn``: each of them on one day of a fortnight, or (``one=True``) one
-case each day. What is named in ``always`` runs every day.
+turns have the marker ``by_turn``: each of them on one day of a fortnight, or (``one=3``) one of
+its cases every three days. What is named in ``always`` runs every day; :func:`changed` and
+:func:`touched` say what the last commit has changed.
 
     python tools/turns.py            which chapters are due today, and why
     python tools/turns.py --write    write seen.json (make wrong does, when all have failed)
@@ -62,10 +63,15 @@ def has_turn(name: str) -> bool:
     return day is None or (zlib.crc32(name.encode()) + day) % SHARES == 0
 
 
-def case_of(count: int) -> int | None:
-    """Which of so many cases of a test with ``by_turn(one=True)`` runs today; None: all."""
-    day = turn()
-    return None if day is None else day % count
+def case_of(name: str, count: int, days: int) -> int | None:
+    """Which of so many cases of a test with ``by_turn(one=days)`` runs today; -1: none, None: all.
+
+    The name of the test decides on which days one does, so that long tests take turns.
+    """
+    if (day := turn()) is None:
+        return None
+    number, rest = divmod(zlib.crc32(name.encode()) % days + day, days)
+    return -1 if rest else number % count
 
 
 def is_drawn(chapter: str) -> bool:
@@ -82,28 +88,43 @@ def resting(items: list) -> set:
     Only pytest's option ``--turns`` asks (``conftest.py``); without it all run.
     """
     found: set = set()
-    series: dict[str, list] = {}
+    series: dict[tuple[str, int], list] = {}
     for item in items:
         mark = item.get_closest_marker("by_turn")
-        always = mark and mark.kwargs.get("always")  # names of parameters
-        if mark is None or always and item.callspec.id in always:
+        if mark is None or turn() is None:
             continue
-        if mark.kwargs.get("one"):
-            series.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        always = mark.kwargs.get("always")  # names of parameters
+        if item.get_closest_marker("weekly"):
+            found.add(item)
+        elif always and item.callspec.id in always:
+            continue
+        elif days := mark.kwargs.get("one"):
+            series.setdefault((item.nodeid.partition("[")[0], days), []).append(item)
         elif not has_turn(item.nodeid):
             found.add(item)
-    for cases in series.values():
-        if (due := case_of(len(cases))) is not None:
-            found.update(cases[:due], cases[due + 1 :])
+    for (name, days), cases in series.items():
+        due = case_of(name, len(cases), days)
+        found.update(item for number, item in enumerate(cases) if number != due)
     return found
 
 
 @cache
-def changed() -> frozenset[str]:
-    """Chapters that are changed, or were by the last commit; of a copy without a history, none."""
-    command = ["git", "-C", str(ROOT), "diff", "--name-only", "HEAD~1", "--", "book"]
+def _differing() -> tuple[str, ...]:
+    """Files that are changed, or were by the last commit; of a copy without a history, none."""
+    command = ["git", "-C", str(ROOT), "diff", "--name-only", "HEAD~1"]
     found = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    return frozenset({Path(name).stem for name in found.split()} & {c.stem for c in chapters()})
+    return tuple(found.splitlines())
+
+
+def changed() -> frozenset[str]:
+    """Chapters that are changed, or were by the last commit."""
+    stems = {Path(name).stem for name in _differing() if name.startswith("book/")}
+    return frozenset(stems & {chapter.stem for chapter in chapters()})
+
+
+def touched(*places: str) -> bool:
+    """Whether one of these files or folders is changed, or was by the last commit."""
+    return any(f"{name}/".startswith(f"{place}/") for name in _differing() for place in places)
 
 
 @cache
@@ -122,6 +143,8 @@ def _imported(path: Path) -> frozenset[Path]:
 @cache
 def _imports(source: str, path: Path) -> frozenset[Path]:
     found: set[Path] = set()
+    if "import" not in source:  # as in most cells
+        return frozenset()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names if alias.name != "mfbook"]

@@ -121,13 +121,19 @@ def test_other_turns_come_once_a_fortnight(monkeypatch):
         found += (todays := list(filter(turns.has_turn, names)))
         assert len(todays) < 15
     assert sorted(found) == sorted(names)
-    assert sorted(
-        turns.case_of(26)
-        for day in range(26)
-        if monkeypatch.setenv(turns.VARIABLE, str(day)) is None
-    ) == list(range(26))
     monkeypatch.setenv(turns.VARIABLE, "all")
-    assert all(map(turns.has_turn, names)) and turns.case_of(26) is None
+    assert all(map(turns.has_turn, names)) and turns.case_of("test_page", 26, 1) is None
+
+
+@pytest.mark.parametrize("days", [1, 3])
+def test_one_case_comes_in_so_many_days(monkeypatch, days):
+    found = []
+    for day in range(1000, 1000 + 26 * days):
+        monkeypatch.setenv(turns.VARIABLE, str(day))
+        found.append(turns.case_of("test_page", 26, days))
+    assert sorted(found) == [-1] * 26 * (days - 1) + list(range(26))
+    due = [day for day, case in enumerate(found) if case >= 0]
+    assert due == list(range(due[0], len(found), days))
 
 
 def test_pictures_are_drawn_once_a_week_and_where_chapters_changed(monkeypatch):

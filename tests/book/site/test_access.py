@@ -11,7 +11,8 @@ from collections import Counter
 import pytest
 from rendered import CHAPTER_PAGES, OPEN_FIGURES, PAGES, watched
 
-from tools.turns import changed
+from tools.chapters import BOOK, read, text
+from tools.turns import changed, touched
 from tools.weights import EXCEPTIONS, LIMIT, weight
 
 pytestmark = pytest.mark.browser
@@ -151,7 +152,12 @@ def violations(page, contrast: bool) -> list[str]:
 def obey_the_keyboard(page):
     """Each interactive figure shows one picture for each position, and says which."""
     figures = page.locator("figure.mf-frames").all()
-    assert figures
+    notebook = read(BOOK / page.path.replace(".html", ".ipynb"))
+    stored = (o for cell in notebook["cells"] for o in cell.get("outputs", ()))
+    assert len(figures) == sum(
+        text(o.get("data", {}).get("text/html", "")).startswith('<figure class="mf-frames"')
+        for o in stored
+    )
     for figure in figures:
         slider = figure.locator("input[type=range]")
         assert slider.get_attribute("aria-label")
@@ -188,8 +194,15 @@ def path(page):
     return page.path
 
 
-# One page of each type and what has changed; pages from the same template follow by turns.
-@pytest.mark.by_turn(always={*TYPES, *(f"{chapter}.html" for chapter in changed())})
+# The first page and what has changed, and one page of each type after a change of the style.
+@pytest.mark.by_turn(
+    always={
+        "index.html",
+        *(f"{chapter}.html" for chapter in changed()),
+        *(TYPES if touched("book/_ext", "book/_static", "book/_templates", "_config.yml") else ()),
+    },
+    one=1,
+)
 def test_page_is_sound(page, path, site):
     """Mathematics, images, ids and weight; the fixture: no error and no request elsewhere."""
     assert page.locator("h1").count() >= 1
@@ -230,7 +243,7 @@ def test_page_is_sound(page, path, site):
 
 
 # The first page shows what a change of the style does; the others follow by turns.
-@pytest.mark.by_turn(always={"index.html"})
+@pytest.mark.by_turn(always={"index.html"}, one=1)
 def test_page_is_accessible(page, path):
     """axe-core, contrast in both modes, no sideways scrolling at 320 pixels and at 200 %."""
     page.emulate_media(reduced_motion="reduce")  # colours change at once

@@ -12,6 +12,7 @@ import pytest
 from rendered import SITE, missing, watched
 
 from tools.chapters import ROOT, chapters, read, text
+from tools.turns import touched
 
 pytestmark = pytest.mark.browser
 
@@ -24,6 +25,8 @@ PLACED = [
     if cell["cell_type"] == "code"
     for name in re.findall(r"plots\.explorable\(\s*\"([\w-]+)\"", text(cell["source"]))
 ]
+#: Looked at after each change of the scripts; the others by turns.
+FIRST = {"one-head"} if touched("book/_static/explore", "book/_ext/explore.py") else set()
 WIDTHS, SAYS = (320, 390, 1280), ".mf-explore-says"
 
 # Text of the live figure that is small, or that its drawing or the window cuts off.
@@ -105,7 +108,7 @@ def change(page, root, what: str, act) -> str:
     return says(root)
 
 
-@pytest.mark.by_turn(always={"one-head"})
+@pytest.mark.by_turn(always=FIRST, one=3)
 def test_text_is_large_and_nothing_is_cut_off(figure):
     page, root = figure
     for width in WIDTHS:
@@ -156,7 +159,7 @@ def test_the_keyboard_reaches_and_moves_everything(figure):
         assert len(found) >= 2, "the cross says the same everywhere"
 
 
-@pytest.mark.by_turn(always={"one-head"})
+@pytest.mark.by_turn(always=FIRST, one=3)
 def test_play_moves_pause_stops_and_reset_restores(figure):
     page, root = figure
     start, words = root.evaluate(DRAWN), says(root)

@@ -34,7 +34,7 @@ CUT = """() => {
 }"""
 
 
-@pytest.mark.by_turn(one=True)
+@pytest.mark.by_turn(one=3)
 @pytest.mark.parametrize("path", CHAPTER_PAGES)
 def test_every_figure_can_be_enlarged(path, visit):
     """By keyboard, at the width that it was drawn for; Escape closes, and the focus is back."""
@@ -88,7 +88,7 @@ def test_reduced_motion_leaves_the_slider(browser, site):
         assert not page.locator(".mf-play").first.is_visible()
 
 
-@pytest.mark.by_turn(one=True)
+@pytest.mark.by_turn(one=3)
 @pytest.mark.parametrize("path", CHAPTER_PAGES)
 def test_on_a_phone_verdicts_are_seen_and_wide_formulas_say_so(path, browser, site):
     """With everything opened: a formula fits, or fades at its edge and scrolls by keyboard."""

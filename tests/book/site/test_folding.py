@@ -18,7 +18,7 @@ def is_to_try(cell):
 
 
 @built
-@pytest.mark.by_turn(always=changed(), one=True)
+@pytest.mark.by_turn(always=changed(), one=1)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_each_check_is_one_line_that_opens_to_its_table(notebook):
     """The line says what the stored check says."""
@@ -38,7 +38,7 @@ def test_each_check_is_one_line_that_opens_to_its_table(notebook):
 
 
 @built
-@pytest.mark.by_turn(always=changed(), one=True)
+@pytest.mark.by_turn(always=changed(), one=1)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_code_is_folded_unless_it_is_the_mathematics(notebook):
     cells = {cell["id"]: cell for cell in read(notebook)["cells"] if cell["cell_type"] == "code"}
@@ -58,7 +58,7 @@ def test_code_is_folded_unless_it_is_the_mathematics(notebook):
 
 
 @built
-@pytest.mark.by_turn(always=changed(), one=True)
+@pytest.mark.by_turn(always=changed(), one=1)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_what_moves_only_in_jupyterlab_is_folded_under_what_it_does_there(notebook):
     """The question before it, the figures of the page and what one can touch are not."""
@@ -78,7 +78,7 @@ def test_what_moves_only_in_jupyterlab_is_folded_under_what_it_does_there(notebo
 
 
 @built
-@pytest.mark.by_turn(always=changed(), one=True)
+@pytest.mark.by_turn(always=changed(), one=1)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_mistakes_that_a_check_notices_stand_in_its_fold(notebook):
     soup, written = parsed(notebook.stem), 0
@@ -90,6 +90,7 @@ def test_the_mistakes_that_a_check_notices_stand_in_its_fold(notebook):
 
 
 @pytest.mark.browser
+@pytest.mark.by_turn(one=3)
 def test_the_switch_opens_all_and_is_remembered(site, browser):  # noqa: F811
     context = browser.new_context()
     tab = context.new_page()
