@@ -60,11 +60,11 @@ def pytest_collection_modifyitems(config, items):
         resting |= turns.resting(items)
         config.hook.pytest_deselected(items=list(resting))
         items[:] = [item for item in items if item not in resting]
-    # so that no worker is left alone with a long one at the end
     if not hasattr(config, "workerinput"):
         return
+    # long ones first, so that no worker is left alone with one; the book is built meanwhile
     long = {
         item.path for item in items
         if item.path.suffix == ".ipynb" or any(map(item.get_closest_marker, ("slow", "browser")))
     }  # fmt: skip
-    items.sort(key=lambda item: item.path not in long)
+    items.sort(key=lambda item: (item.path not in long, item.path.parent.name == "site"))

@@ -46,6 +46,8 @@ LABEL = re.compile(r"^\s*:(?:label|name): (\S+)", re.M)
 TARGET = re.compile(r"^\(([\w-]+)\)=", re.M)
 EQUATION = re.compile(r"\$\$ \(([\w-]+)\)")
 SPAN = re.compile(r'<span id="([^"]+)">')
+#: Begins where a word begins, or each character of a picture would be tried.
+FILE = re.compile(r"(?<![\w/-])[\w/-]+\.(?:png|csv|yml)\b")
 HEADING = re.compile(r"^#{1,3} (.+)$", re.M)
 #: Roles that name an object of the package.
 OBJECTS = {"func", "class", "meth", "mod", "attr", "data", "obj"}
@@ -467,7 +469,7 @@ def write(target: Path, source: Path = book.BOOK) -> list[Path]:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         (target / name).write_text(text, encoding="utf-8")
     if target.resolve() != source.resolve():
-        needed = {n for t in texts.values() for n in re.findall(r"[\w/-]+\.(?:png|csv|yml)\b", t)}
+        needed = {name for text in texts.values() for name in FILE.findall(text)}
         for name in sorted(needed):
             if (source / name).is_file():
                 (target / name).parent.mkdir(parents=True, exist_ok=True)

@@ -12,53 +12,58 @@ import pytest
 from tools.chapters import BOOK
 from tools.paths import Piece, introduced, minutes, missing, paths, used, walk, where
 
-PATHS = paths()
 #: From the shortest to the longest, with the minutes that the name promises.
 NAMES = {"Ten minutes": (5, 10), "One hour": (35, 60), "One day": (3 * 60, 8 * 60)}
 BEFORE = (BOOK / "index.md").read_text(encoding="utf-8")
 
 
-def test_the_paths_stand_first():
+@pytest.fixture(scope="module")
+def steps_of():
+    """The steps of each path, read."""
+    return paths()
+
+
+def test_the_paths_stand_first(steps_of):
     """Before the map of all statements, and before the other ways in."""
-    assert list(PATHS) == list(NAMES)
+    assert list(steps_of) == list(NAMES)
     headings = re.findall(r"^##? (.*)", BEFORE, re.MULTILINE)
     assert headings.index("Where to begin") == 1
     assert BEFORE.index("(paths)=") < BEFORE.index("```{statement-links}")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_step_leads_to_a_place(name):
+def test_every_step_leads_to_a_place(name, steps_of):
     """``paths`` raises where a step leads nowhere; no place is visited twice."""
-    steps = PATHS[name]
+    steps = steps_of[name]
     assert len({step.anchor for step in steps}) == len(steps) >= 4
     assert all((BOOK / f"{step.page}.ipynb").exists() for step in steps)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_minutes_are_those_of_the_words(name):
+def test_minutes_are_those_of_the_words(name, steps_of):
     """To a minute or a fifth at each step; the whole keeps the promise of its name."""
-    for step in PATHS[name]:
+    for step in steps_of[name]:
         allowed = max(1.0, 0.2 * step.found)
         assert abs(step.minutes - step.found) <= allowed, (
             f"{step.anchor}: {step.minutes} min, found {step.found:.1f}: tools/paths.py --write"
         )
     least, most = NAMES[name]
-    assert least <= sum(step.found for step in PATHS[name]) <= most
-    assert least <= sum(step.minutes for step in PATHS[name]) <= most
+    assert least <= sum(step.found for step in steps_of[name]) <= most
+    assert least <= sum(step.minutes for step in steps_of[name]) <= most
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_path_introduces_every_symbol_that_it_uses(name):
-    lacking = {step.anchor: step.missing for step in PATHS[name] if step.missing}
+def test_a_path_introduces_every_symbol_that_it_uses(name, steps_of):
+    lacking = {step.anchor: step.missing for step in steps_of[name] if step.missing}
     assert not lacking
 
 
-def test_without_its_beginning_a_path_does_not():
+def test_without_its_beginning_a_path_does_not(steps_of):
     """The test above can fail: what the first steps introduce is missing without them."""
-    steps = [replace(step) for step in PATHS["One hour"]]
+    steps = [replace(step) for step in steps_of["One hour"]]
     later = walk([step for step in steps if step.page != steps[0].page], "", BOOK)
     assert len({name for step in later for name in step.missing}) >= 4
-    short = [replace(step) for step in PATHS["Ten minutes"] if step.anchor != "start-model"]
+    short = [replace(step) for step in steps_of["Ten minutes"] if step.anchor != "start-model"]
     assert r"\Psi" in {name for step in walk(short, "", BOOK) for name in step.missing}
 
 

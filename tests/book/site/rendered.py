@@ -6,16 +6,26 @@ import os
 import re
 import threading
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup
 
-from tools.chapters import ROOT, chapters
+from tools.chapters import BOOK, ROOT, chapters
 
 SITE = ROOT / "_build" / "html"
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
-PAGES = sorted(str(p.relative_to(SITE)) for p in SITE.rglob("*.html") if "_static" not in p.parts)
+#: Listings of sources: their index, and one for each module that has documented names.
+LISTINGS = [
+    "_modules/index.html",
+    *sorted(f"_modules/{path.with_suffix('.html').relative_to(ROOT)}"
+            for path in (ROOT / "mfbook").rglob("*.py")),
+]  # fmt: skip
+#: From the sources, because the book may be built while tests are collected.
+PAGES = sorted([
+    *(str(path.with_suffix(".html").relative_to(BOOK)) for path in BOOK.rglob("*")
+      if path.suffix in (".md", ".ipynb") and not path.relative_to(BOOK).parts[0].startswith("_")),
+    *("genindex.html", "prf-prf.html", "py-modindex.html", "search.html"),
+])  # fmt: skip
 #: Opens what a chapter folds around an interactive figure, but not the folds of the figure.
 OPEN_FIGURES = """() => document.querySelectorAll('details:has(figure.mf-frames)')
     .forEach(e => { e.open = true; })"""
@@ -48,8 +58,6 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def site():
-    if not (SITE / "index.html").exists():
-        missing("the site is not built: make book")
     handler = functools.partial(Quiet, directory=str(SITE))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -60,13 +68,11 @@ def site():
 
 
 @pytest.fixture(scope="module")
-def browser():
-    if not Path(CHROMIUM).exists():
-        missing(f"no Chromium at {CHROMIUM} (apt-get install chromium, or set CHROMIUM)")
+def browser(chromium):
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         yield browser
         browser.close()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from rendered import SITE, missing, watched
+from rendered import watched
 
 from tools.chapters import ROOT, chapters, read, text
 from tools.turns import touched
@@ -65,8 +65,6 @@ def test_there_are_figures_and_each_has_its_script():
 def opened(request, context, site):
     """The page of each figure in turn, for all tests of it; in the end nothing went wrong on it."""
     page_name, name = request.param
-    if not (SITE / f"{page_name}.html").exists():
-        missing("the site is not built: make book")
     with watched(context, site) as visit:
         page = visit(f"{page_name}.html")
         yield page, page.locator(f"[data-explore='{name}']")

@@ -3,13 +3,12 @@
 import re
 
 import pytest
-from rendered import CHAPTER_PAGES, SITE, parsed
+from rendered import CHAPTER_PAGES, parsed
 
 from tools.chapters import ROOT, chapters, check_cells, read, statements, text
 from tools.turns import changed
 
 NOTEBOOKS = chapters()
-built = pytest.mark.skipif(not (SITE / "index.html").exists(), reason="make book")
 
 
 def is_to_try(cell):
@@ -17,7 +16,6 @@ def is_to_try(cell):
     return any('class="mf-try-it"' in markup for markup in shown)
 
 
-@built
 @pytest.mark.by_turn(always=changed(), one=1)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_each_check_is_one_line_that_opens_to_its_table(notebook):
@@ -37,7 +35,6 @@ def test_each_check_is_one_line_that_opens_to_its_table(notebook):
         assert fold.find("details", class_="mf-code"), "the check's code is in the fold"
 
 
-@built
 @pytest.mark.by_turn(always=changed(), one=1)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_code_is_folded_unless_it_is_the_mathematics(notebook):
@@ -57,7 +54,6 @@ def test_code_is_folded_unless_it_is_the_mathematics(notebook):
     assert list(filter(None, words)) == said
 
 
-@built
 @pytest.mark.by_turn(always=changed(), one=1)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_what_moves_only_in_jupyterlab_is_folded_under_what_it_does_there(notebook):
@@ -77,7 +73,6 @@ def test_what_moves_only_in_jupyterlab_is_folded_under_what_it_does_there(notebo
     assert not any(fold.find(class_="mf-explore") for fold in folds)
 
 
-@built
 @pytest.mark.by_turn(always=changed(), one=1)
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_mistakes_that_a_check_notices_stand_in_its_fold(notebook):

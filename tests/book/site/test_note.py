@@ -1,31 +1,21 @@
 """The note on what is new: printed from the rendered pages, read back."""
 
 import re
-from pathlib import Path
 
 import pytest
 from pypdf import PdfReader
-from rendered import SITE, missing
+from rendered import SITE
 
 from tools.chapters import ROOT
 from tools.note import LONGEST, print_note
-from tools.pdf import CHROMIUM, PdfError
+from tools.pdf import PdfError
 
 TAKEN = re.compile(r":class: mf-take\n\[[^\]]+\]\(#([\w-]+)\)")
 pytestmark = [pytest.mark.browser, pytest.mark.by_turn]
 
 
 @pytest.fixture(scope="module")
-def ready():
-    """Printing starts a browser of its own, so that of the other tests is not asked for."""
-    if not (SITE / "note.html").exists():
-        missing("the site is not built: make book")
-    if not Path(CHROMIUM).exists():
-        missing("no Chromium (apt-get install chromium, or set CHROMIUM)")
-
-
-@pytest.fixture(scope="module")
-def printed(ready, tmp_path_factory):
+def printed(chromium, tmp_path_factory):
     file = tmp_path_factory.mktemp("note") / "note.pdf"
     note = print_note(SITE, file)
     with PdfReader(file) as reader:
@@ -58,7 +48,7 @@ def test_statement_proof_and_credit_follow_each_other(printed):
     assert "In words." not in words
 
 
-def test_a_result_that_is_not_there_is_said(ready, tmp_path):
+def test_a_result_that_is_not_there_is_said(chromium, tmp_path):
     for page in SITE.glob("*.html"):
         (tmp_path / page.name).symlink_to(page)
     (tmp_path / "_static").symlink_to(SITE / "_static")

@@ -1,8 +1,6 @@
 """The printed book: two pages of the site as one PDF, read back."""
 
-import os
 import re
-from pathlib import Path
 
 import pytest
 from pypdf import PdfReader
@@ -36,18 +34,7 @@ def test_what_is_missing_is_said(names, said, monkeypatch, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def ready():
-    """Skip, or fail where skipping would hide that nothing is tested."""
-    for path, remedy in (
-        (pdf.SITE / "index.html", "the site is not built: make book"),
-        (Path(pdf.CHROMIUM), "no Chromium (apt-get install chromium, or set CHROMIUM)"),
-    ):
-        if not path.exists():
-            (pytest.fail if os.environ.get("CI") else pytest.skip)(remedy)
-
-
-@pytest.fixture(scope="module")
-def printed(ready, tmp_path_factory):
+def printed(chromium, tmp_path_factory):
     """What was printed, its file, and the text of its pages."""
     file = tmp_path_factory.mktemp("pdf") / "part.pdf"
     result = print_book(pdf.SITE, NAMES, file)
@@ -131,7 +118,7 @@ class TestPart:
 
 
 @pytest.mark.browser
-def test_what_is_too_wide_is_made_smaller_or_named(ready, tmp_path):
+def test_what_is_too_wide_is_made_smaller_or_named(chromium, tmp_path):
     """A page with an equation, a table and a box that are wider than paper."""
     page = (pdf.SITE / "glossary.html").read_text(encoding="utf-8")
     cells = "".join(f"<td>word{i}</td>" for i in range(20))

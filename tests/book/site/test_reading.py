@@ -28,9 +28,6 @@ from tools.wrong_programs import stored
 
 NOTEBOOKS = chapters()
 pytestmark = pytest.mark.slow
-built = pytest.mark.skipif(
-    not (SITE / "index.html").exists(), reason="the site is not built: make book"
-)
 
 # Every numbered item of the two papers, as their texts have them.
 PAPER = {
@@ -72,7 +69,6 @@ def test_every_numbered_item_of_the_papers_is_listed(prefix, items):
     assert not wanted - listed
 
 
-@built
 def test_permanent_addresses_stay_and_lead_to_the_statement():
     """What follows an anchor is the box, or the cell, of that statement."""
     here = set(anchors.present())
@@ -90,7 +86,6 @@ def test_permanent_addresses_stay_and_lead_to_the_statement():
             assert next(name for name in after if name.startswith("check-")) == check
 
 
-@built
 def test_indexes_are_complete():
     index, first, listed = parsed("statements"), parsed("index"), parsed("figures")
     for statement in statements():
@@ -108,7 +103,6 @@ def test_indexes_are_complete():
                 assert table.find("a", href=f"{statement.chapter}.html#{name}")
 
 
-@built
 def test_figures_are_listed_with_their_anchors_and_data():
     listed = parsed("figures")
     for notebook in NOTEBOOKS:
@@ -126,7 +120,6 @@ def test_figures_are_listed_with_their_anchors_and_data():
             assert (SITE / "data" / f"{figure.name}.csv").is_file()
 
 
-@built
 def test_every_statement_can_be_cited_and_reported():
     """The links under a statement: its address; where there is one to report to, the place."""
     for statement in statements():
@@ -148,7 +141,6 @@ def test_every_statement_can_be_cited_and_reported():
             assert box.find("a", string="Report an error")
 
 
-@built
 def test_wrong_programs_are_named_under_the_checks():
     """Each with a row of the table above it, or with words that several rows have."""
     caught = stored()
@@ -172,7 +164,6 @@ def test_wrong_programs_are_named_under_the_checks():
         assert named == {cell: list(wrong) for cell, wrong in caught.get(notebook.stem, {}).items()}
 
 
-@built
 @pytest.mark.parametrize("name", ["index", "notation", *(path.stem for path in NOTEBOOKS)])
 def test_page_says_where_it_comes_from_and_a_chapter_can_be_launched(name):
     origin = parsed(name).find(class_="mf-origin").get_text()
@@ -194,7 +185,6 @@ def test_page_says_where_it_comes_from_and_a_chapter_can_be_launched(name):
     assert stored == read(BOOK / f"{name}.ipynb")
 
 
-@built
 def test_symbols_are_linked_both_ways():
     """Rows of the notation page lead to chapters, and chapters to the rows of their symbols."""
     rows = parsed("notation").find_all("tr", id=re.compile("^symbol-"))
