@@ -23,6 +23,8 @@ FAMILIES = {
     "brands": ("fa-brands-400.ttf", ("Font Awesome 6 Brands",), 400),
 }
 ICON = re.compile(r"\.fa-([a-z0-9-]+):before(?=[,{])")
+#: A block of code in a page.
+CODE = re.compile(r'(<div class="highlight"><pre>).*?(</pre>)', re.DOTALL)
 RULES = """\
 .fa, .fas, .fa-solid, .fab, .fa-brands {
   display: inline-block; font-style: normal; font-variant: normal; line-height: 1;
@@ -139,9 +141,24 @@ def configure(app: Sphinx, config) -> None:
     config.templates_path.append(str(TEMPLATES))
 
 
+def without_code(app: Sphinx, pagename, templatename, context: dict, doctree) -> None:
+    """Hide code from sphinx-tippy: no preview shows any, and parsing it takes the longest."""
+    if doctree:
+        context["whole_body"] = context["body"]
+        context["body"] = CODE.sub(r"\1\2", context["body"])
+
+
+def with_code(app: Sphinx, pagename, templatename, context: dict, doctree) -> None:
+    """Undo :func:`without_code`."""
+    if doctree:
+        context["body"] = context.pop("whole_body")
+
+
 def setup(app: Sphinx) -> dict:
     """Register everything with Sphinx."""
     app.connect("config-inited", configure)
+    app.connect("html-page-context", without_code, priority=449)  # sphinx-tippy: 450
+    app.connect("html-page-context", with_code, priority=451)
     app.connect("html-page-context", drop_unused, priority=900)
     app.connect("build-finished", write_icons)
     app.connect("build-finished", write_colours)

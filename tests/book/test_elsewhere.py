@@ -126,11 +126,12 @@ def test_a_chapter_shows_the_same_digits_elsewhere():
 
     ``make elsewhere`` has all chapters on all machines.
     """
-    half, odd = divmod(turn() or 0, 2)
-    name, machine = "02-model", Machine("rounding", seed=1 + half % 3)
-    if odd:
-        name = ("d3-splitting", "d5-two-layers", "d6-atoms")[half % 3]
+    round_of, third = divmod(turn() or 0, 3)
+    if third == 0:
+        name, machine = "02-model", Machine("rounding", seed=1 + round_of % 3)
+    else:
+        name = ("d3-splitting", "d5-two-layers", "d6-atoms")[round_of % 3]
         machine = machines()[-1]
     path = next(path for path in chapters() if path.stem == name)
-    found = compare(path, machine).differences
+    found = compare(path, machine, pictures=False).differences
     assert not found, f"{name}, {machine}: {found}"

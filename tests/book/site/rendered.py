@@ -5,7 +5,9 @@ import http.server
 import os
 import re
 import threading
+import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup
@@ -26,6 +28,8 @@ PAGES = sorted([
       if path.suffix in (".md", ".ipynb") and not path.relative_to(BOOK).parts[0].startswith("_")),
     *("genindex.html", "prf-prf.html", "py-modindex.html", "search.html"),
 ])  # fmt: skip
+#: How long a build may take, in seconds.
+PATIENCE = 1800
 #: Opens what a chapter folds around an interactive figure, but not the folds of the figure.
 OPEN_FIGURES = """() => document.querySelectorAll('details:has(figure.mf-frames)')
     .forEach(e => { e.open = true; })"""
@@ -56,8 +60,35 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+@pytest.fixture(scope="session")
+def built():
+    """The rendered book.
+
+    ``make test`` builds it while other tests run. It names the file that the build leaves in the
+    end, with its exit status, and says itself what is wrong with a build that failed.
+    """
+    if status := os.environ.get("MFBOOK_BUILD"):
+        end = time.monotonic() + PATIENCE
+        while not (text := Path(status).read_text() if Path(status).exists() else "").strip():
+            if time.monotonic() > end:
+                pytest.fail(f"the book is not built after {PATIENCE // 60} minutes")
+            time.sleep(0.2)
+        if int(text):
+            pytest.skip("the book could not be built")
+    if not (SITE / "index.html").exists():
+        missing("the site is not built: make book")
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Where the browser is."""
+    if not Path(CHROMIUM).exists():
+        missing(f"no Chromium at {CHROMIUM} (apt-get install chromium, or set CHROMIUM)")
+    return CHROMIUM
+
+
 @pytest.fixture(scope="module")
-def site():
+def site(built):
     handler = functools.partial(Quiet, directory=str(SITE))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
