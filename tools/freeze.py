@@ -11,7 +11,8 @@ from packaging.requirements import Requirement
 
 HEADER = """\
 # Exact versions of everything that 'make book', 'make test' and Binder install.
-# To renew: make constraints, then make run and make test."""
+# To renew: make constraints, then make run and make test.
+# jsonschema 4.25 and later build a grammar whenever they are imported: a second in each process."""
 
 # A new environment may bring its own, and which one it is does not matter.
 UNPINNED = {"wheel"}

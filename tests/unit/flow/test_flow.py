@@ -714,7 +714,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("file, seconds, shown", [
-    (Terminal, 0.4, True), (Terminal, 0.0, False), (io.StringIO, 0.4, False),
+    (Terminal, 0.3, True), (Terminal, 0.0, False), (io.StringIO, 0.3, False),
 ])  # fmt: skip
 def test_a_terminal_is_told_after_two_seconds(file, seconds, shown, monkeypatch):
     def slow(x, mu):
