@@ -194,6 +194,16 @@ class StatementIndex(SphinxDirective):
         ]
 
 
+def forget_drafts(app: Sphinx, doctree: nodes.document) -> None:
+    """Let all nodes of a page name it as their document.
+
+    Those of an ``eval-rst`` block name the draft that they were read into, which knows Sphinx's
+    whole environment, so that it would be stored with every such page: 24 MB instead of one.
+    """
+    for node in doctree.findall():
+        node.document = doctree
+
+
 def anchor_check_cells(app: Sphinx, doctree: nodes.document) -> None:
     """Give the check cells their HTML ids and register them as reference targets."""
     labels = app.env.domains["std"]
@@ -274,6 +284,7 @@ def setup(app: Sphinx) -> dict:
     app.connect("config-inited", configure)
     app.connect("doctree-read", anchor_check_cells)
     app.connect("doctree-read", label_theorem_boxes)
+    app.connect("doctree-read", forget_drafts, priority=900)
     app.connect("html-page-context", tidy_theorem_boxes)
     app.connect("autodoc-process-signature", write_defaults_readably)
     app.connect("autodoc-skip-member", skip_fields_that_are_classes)
