@@ -9,8 +9,9 @@ all of them and writes the file.
 
 Pictures of a chapter that has not changed are drawn on one day of a week. Other tests that run by
 turns have the marker ``by_turn``: each of them on one day of a fortnight, or (``one=3``) one of
-its cases every three days. What is named in ``always`` runs every day; :func:`changed` and
-:func:`touched` say what the last commit has changed.
+its cases every three days; ``together=True`` puts all such tests of a file on the same day, where
+what they share takes longer than they do. What is named in ``always`` runs every day;
+:func:`changed` and :func:`touched` say what the last commit has changed.
 
     python tools/turns.py            which chapters are due today, and why
     python tools/turns.py --write    write seen.json (make wrong does, when all have failed)
@@ -26,6 +27,7 @@ import os
 import subprocess
 import sys
 import zlib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -100,7 +102,7 @@ def resting(items: list) -> set:
             continue
         elif days := mark.kwargs.get("one"):
             series.setdefault((item.nodeid.partition("[")[0], days), []).append(item)
-        elif not has_turn(item.nodeid):
+        elif not has_turn(item.path.name if mark.kwargs.get("together") else item.nodeid):
             found.add(item)
     for (name, days), cases in series.items():
         due = case_of(name, len(cases), days)
@@ -140,12 +142,20 @@ def _imported(path: Path) -> frozenset[Path]:
     return _imports(path.read_text(encoding="utf-8"), path)
 
 
+def _statements(body: list) -> Iterator[ast.AST]:
+    """Statements and what they contain, without expressions: most of a tree, and no imports."""
+    for node in body:
+        yield node
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            yield from _statements(getattr(node, part, []))
+
+
 @cache
 def _imports(source: str, path: Path) -> frozenset[Path]:
     found: set[Path] = set()
     if "import" not in source:  # as in most cells
         return frozenset()
-    for node in ast.walk(ast.parse(source)):
+    for node in _statements(ast.parse(source).body):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names if alias.name != "mfbook"]
         elif isinstance(node, ast.ImportFrom) and node.module == "mfbook" and not node.level:

@@ -3,6 +3,8 @@
 import datetime
 import subprocess
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -123,6 +125,24 @@ def test_other_turns_come_once_a_fortnight(monkeypatch):
     assert sorted(found) == sorted(names)
     monkeypatch.setenv(turns.VARIABLE, "all")
     assert all(map(turns.has_turn, names)) and turns.case_of("test_page", 26, 1) is None
+
+
+@pytest.mark.parametrize("together, most", [(True, {0, 6}), (False, {0, 1, 2, 3})])
+def test_what_belongs_together_comes_on_one_day(monkeypatch, together, most):
+    @dataclass(frozen=True)
+    class Item:
+        nodeid: str
+        path: Path = Path("test_note.py")
+
+        def get_closest_marker(self, name):
+            return pytest.mark.by_turn(together=together).mark if name == "by_turn" else None
+
+    items = [Item(f"test_note.py::test_{i}") for i in range(6)]
+    found = []
+    for day in range(100, 100 + turns.SHARES):
+        monkeypatch.setenv(turns.VARIABLE, str(day))
+        found.append(len(items) - len(turns.resting(items)))
+    assert sum(found) == len(items) and set(found) <= most
 
 
 @pytest.mark.parametrize("days", [1, 3])

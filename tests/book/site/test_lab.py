@@ -155,7 +155,7 @@ def test_the_pair_declares_itself_compatible():
     assert "jupyterlab-myst" in said and "not compatible" not in said, said
 
 
-@pytest.mark.by_turn(one=3)
+@pytest.mark.by_turn(one=7)
 @pytest.mark.parametrize("name", NAMES)
 def test_an_untrusted_chapter_is_whole(name, visit, folder):
     """One picture a figure, links to files that are there, folded cells, no trace of widgets."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = [pytest.mark.browser, pytest.mark.by_turn]
+pytestmark = [pytest.mark.browser, pytest.mark.by_turn(together=True)]
 
 TIP = ".tippy-box[data-theme~=mfbook]"
 

@@ -11,7 +11,7 @@ from tools.note import LONGEST, print_note
 from tools.pdf import PdfError
 
 TAKEN = re.compile(r":class: mf-take\n\[[^\]]+\]\(#([\w-]+)\)")
-pytestmark = [pytest.mark.browser, pytest.mark.by_turn]
+pytestmark = [pytest.mark.browser, pytest.mark.by_turn(together=True)]
 
 
 @pytest.fixture(scope="module")

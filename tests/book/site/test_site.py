@@ -33,7 +33,8 @@ class Targets(HTMLParser):
     def __init__(self, page: str):
         super().__init__()
         self.anchors, self.links = set(), set()
-        self.feed(page)
+        # single words of code have neither, and are most elements of a page
+        self.feed(re.sub(r'<span class="\w+">|</span>', "", page))
 
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)
