@@ -82,7 +82,7 @@ DAILY := $(PYTEST) $(SPREAD) --turns -m 'not weekly$(if $(SKIP), and not $(SKIP)
 # Where the build of the book leaves its exit status: tests/book/site waits for it.
 BUILT := .cache/build.status
 
-test: .venv/.test  ## Run the tests and build the book: ten minutes on two cores (ONLY=book/06-long-time.ipynb)
+test: .venv/.test  ## Run the tests and build the book: six minutes on two cores (ONLY=book/06-long-time.ipynb)
 ifdef ONLY
 	@$(if $(filter tests/book/site%,$(ONLY)),$(MAKE) --no-print-directory book)
 	@$(PYTEST) -m 'not weekly' $(ONLY)

@@ -160,7 +160,9 @@ def _file(folder: Path, machine: Machine, path: Path) -> Path:
     return folder / machine.name.replace(" ", "-") / f"{path.stem}.json"
 
 
-def outcome(path: Path, machine: Machine, folder: Path = FOLDER) -> Outcome:
+def outcome(
+    path: Path, machine: Machine, folder: Path = FOLDER, *, pictures: bool = True
+) -> Outcome:
     """The same, kept from an earlier run if nothing has changed."""
     file = _file(folder, machine, path)
     key = _key(path)
@@ -168,7 +170,7 @@ def outcome(path: Path, machine: Machine, folder: Path = FOLDER) -> Outcome:
         kept = json.loads(file.read_text())
         if kept["key"] == key:
             return Outcome(kept["cells"], kept["differences"])
-    done = compare(path, machine)
+    done = compare(path, machine, pictures=pictures)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"key": key, **vars(done)}))
     return done
@@ -197,6 +199,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--fresh", action="store_true", help="forget what is done")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where results are kept")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--white", action="store_true", help="leave pictures white: faster, no digit is lost"
+    )
     options = parser.parse_args(arguments)
     chosen = [m for m in machines() if not options.only or m.name.startswith(tuple(options.only))]
     if not chosen:
@@ -213,8 +218,11 @@ def main(arguments: list[str]) -> None:
     print(f"{len(paths)} chapters on {len(chosen)} machines, about half a minute each")
     outcomes: dict[tuple[str, str], Outcome] = {}
     with ThreadPoolExecutor(options.workers) as pool:
-        runs = {pool.submit(outcome, path, machine, options.folder): (path.stem, machine.name)
-                for machine in chosen for path in paths}  # fmt: skip
+        runs = {
+            pool.submit(outcome, path, machine, options.folder, pictures=not options.white):
+                (path.stem, machine.name)
+            for machine in chosen for path in paths
+        }  # fmt: skip
         for run in as_completed(runs):
             stem, name = runs[run]
             outcomes[stem, name] = run.result()

@@ -80,7 +80,7 @@ def plan(counts: Counter) -> list[str]:
         if counts[name]:
             lines.append(f"{name}: {counts[name]} tests")
     if len(outputs) > 5:
-        lines.append("on two quiet cores about ten minutes")
+        lines.append("on two quiet cores about six minutes")
     return lines
 
 
