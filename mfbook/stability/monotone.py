@@ -34,7 +34,7 @@ LITTLE = 1e-6
 #: Descents of quotients go on until rounding ends them. Near the edge of a ball, or with particles
 #: of little weight, they are badly conditioned, and looser limits end far above a minimum.
 DESCENT = {"ftol": 1e-15, "gtol": 1e-9, "maxls": 50, "maxcor": 30}
-#: At rest a step of one particle against its slope gains at most this share of the value, or of one.
+#: At rest a step of one particle against its slope gains at most this share of the value or of 1.
 REST = 1e-6
 #: Steps that are tried for this, in the coordinates of the ball, whose unit is its radius.
 STEPS = 10.0 ** np.arange(-1, -7, -1)
