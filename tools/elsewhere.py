@@ -12,7 +12,8 @@ compares what they show with what is stored: every printed digit, and the points
 - two threads in linear algebra.
 
 What is done is kept in .cache/elsewhere until the package, a tool or the chapter changes, so an
-interrupted run goes on where it stopped. The table of cells that differ is printed and written to
+interrupted run goes on where it stopped. Cells tagged ``corpus`` are executed, and not compared
+where this Python ships another text. The table of cells that differ is printed and written to
 .cache/elsewhere/table.md, the differences to .cache/elsewhere/differences.txt. The exit code is
 not 0 if there is one.
 """
@@ -39,7 +40,7 @@ import scipy  # noqa: E402
 from tools import rounding, undrawn  # noqa: E402
 from tools.chapters import ROOT, chapters  # noqa: E402
 from tools.compare_outputs import difference  # noqa: E402
-from tools.nbval_comparison import data_difference, without_data  # noqa: E402
+from tools.nbval_comparison import corpus_difference, data_difference, without_data  # noqa: E402
 from tools.run_notebooks import client_of, normalise  # noqa: E402
 
 FOLDER = ROOT / ".cache" / "elsewhere"
@@ -107,7 +108,7 @@ class Outcome:
     Attributes
     ----------
     cells : int
-        Cells with outputs.
+        Cells with outputs that are compared.
     differences : dict of str
         By the identifier of the cell.
     """
@@ -118,6 +119,15 @@ class Outcome:
 
 def _shown(cell) -> bool:
     return cell.cell_type == "code" and bool(cell.outputs)
+
+
+def _on_another_text(cell) -> bool:
+    return "corpus" in cell.metadata.get("tags", []) and corpus_difference() is not None
+
+
+def _failed(cell) -> str | None:
+    errors = (o for o in cell.outputs if o.output_type == "error")
+    return next((f"{o.ename}: {o.evalue}" for o in errors), None)
 
 
 def compare(path: Path, machine: Machine, *, pictures: bool = True) -> Outcome:
@@ -139,11 +149,16 @@ def compare(path: Path, machine: Machine, *, pictures: bool = True) -> Outcome:
     for old, new in zip(stored.cells, notebook.cells, strict=True):
         if old.cell_type != "code":
             continue
-        shown, data = without_data(new.outputs)
-        differs = difference(old.outputs, shown, exact=True) or data_difference(path, new, data)
+        if _on_another_text(old):
+            differs = _failed(new)
+        else:
+            shown, data = without_data(new.outputs)
+            differs = difference(old.outputs, shown, exact=True)
+            differs = differs or data_difference(path, new, data)
         if differs:
             found[old.id] = differs
-    return Outcome(sum(map(_shown, stored.cells)), found)
+    compared = [cell for cell in stored.cells if _shown(cell) and not _on_another_text(cell)]
+    return Outcome(len(compared), found)
 
 
 def _key(path: Path) -> str:

@@ -40,12 +40,9 @@ CONTEMPORARY = ("pyparsing<3.3",)
 NUMBERS = ("mfbook/**/*.py", "tools/reproduce.py")
 UNITS = ("tests/**/*.py", "tools/*.py", "conftest.py")
 CHAPTERS = ("mfbook/**/*.py", "tools/*.py", "book/*.ipynb")
-#: Units and doctests, without those of other tools and of the repository.
-TESTS = ["-m", "not slow and not browser", "tests", "mfbook"]
-TESTS += [f"--ignore=tests/{name}.py" for name in (
-    "oracles/test_mutants", "book/test_packaging", "book/test_static", "book/test_upkeep",
-    "properties/typed_use",
-)]  # fmt: skip
+#: Units and doctests of the package; tests of the book need what builds it.
+TESTS = ["-m", "not slow and not weekly", "tests/unit", "tests/oracles", "tests/properties"]
+TESTS += ["mfbook", "--numprocesses", "logical", "--ignore=tests/oracles/test_mutants.py"]
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,22 @@ def test_digits_that_rounding_changes_and_errors_are_found(tmp_path):
     assert found[0].cells == 4
 
 
+@pytest.mark.slow
+def test_cells_on_another_text_are_executed_and_not_compared(tmp_path, monkeypatch):
+    path, new = tmp_path / "99-x.ipynb", nbformat.v4
+    sources = {"here": "print(0.5)", "text": "print(0.7)", "broken": "print(0.5 / 0)"}
+    nbformat.write(new.new_notebook(cells=[
+        new.new_code_cell(source, id=name, execution_count=i,
+                          metadata={} if name == "here" else {"tags": ["corpus"]},
+                          outputs=[new.new_output("stream", name="stdout", text="0.5\n")])
+        for i, (name, source) in enumerate(sources.items(), 1)
+    ]), path)  # fmt: skip
+    for reason, differing, cells in ((None, {"text", "broken"}, 3), ("another", {"broken"}, 1)):
+        monkeypatch.setattr("tools.elsewhere.corpus_difference", lambda reason=reason: reason)
+        found = compare(path, Machine("here"))
+        assert (set(found.differences), found.cells) == (differing, cells)
+
+
 def test_machines_have_names_of_their_own():
     found = {machine.name: machine for machine in machines()}
     assert len(found) == len(machines()) and found["here"] == Machine("here")

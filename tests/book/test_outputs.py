@@ -120,6 +120,17 @@ def test_pixels_and_pieces_of_a_stream_do_not_matter_but_number_order_and_kind_d
     assert difference(*SAME[-1], exact=True) is not None
 
 
+def test_sizes_of_pictures_agree_up_to_one_pixel():
+    element = '<img src="x" width="{}" height="{}" style="max-width:100%">'
+    for text in ("Picture({} x {} pixels)", element):
+        stored = text.format(820, 460)
+        for width, height, agree in ((820, 459, True), (821, 461, True), (822, 460, False)):
+            fresh = text.format(width, height)
+            assert (text_difference(stored, fresh, exact=True) is None) == agree
+    stored = element.format(820, 460)
+    assert text_difference(stored, 2 * stored) is not None
+
+
 @pytest.mark.slow
 def test_nbval_uses_this_comparison(pytester, monkeypatch):
     """Planted numbers fail, rounding passes, foreign text is reported as skipped."""
