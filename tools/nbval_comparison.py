@@ -1,19 +1,12 @@
-"""nbval with this book's comparison: nbval executes the cells, compare_outputs judges them.
+"""nbval with this book's comparison: nbval executes the cells, compare_outputs judges them."""
 
-Where pytest's option ``--turns`` is given, pictures of some chapters stay white (tools/undrawn.py).
-"""
-
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tools.chapters import BOOK, DATA_MIME, WIDGET_MIME, figure_name, is_stored
 from tools.compare_outputs import difference, table_difference
-from tools.turns import is_drawn
-from tools.undrawn import first_line
 
 #: Tag of cells whose figure shows rounding errors, or trajectories that rounding changes, so that
 #: its points lie elsewhere on another processor: of its data only the structure is compared.
@@ -67,22 +60,10 @@ def compare_outputs(self, test, ref, skip_compare=None) -> bool:
     return found is None
 
 
-def without_pictures(start: Callable[[Any], None]) -> Callable[[Any], None]:
-    """What starts the kernel of a notebook, followed by a line that leaves its pictures white."""
-
-    def setup(self) -> None:
-        start(self)
-        if self.config.getoption("turns", False) and not is_drawn(Path(self.path).stem):
-            self.kernel.await_reply(self.kernel.execute_cell_input(first_line()))
-
-    return setup
-
-
 def install() -> None:
     """Put the comparison in place, if nbval is there."""
     try:
-        from nbval.plugin import IPyNbCell, IPyNbFile
+        from nbval.plugin import IPyNbCell
     except ImportError:
         return
     IPyNbCell.compare_outputs = compare_outputs
-    IPyNbFile.setup = without_pictures(IPyNbFile.setup)
