@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.chapters import BOOK, DATA_MIME, WIDGET_MIME, figure_name, is_stored
+from tools.chapters import BOOK, DATA_MIME, WIDGET_MIME, figure_name, is_stored, statement_of
 from tools.compare_outputs import difference, table_difference
 
 #: Tag of cells whose figure shows rounding errors, or trajectories that rounding changes, so that
@@ -54,9 +54,8 @@ def compare_outputs(self, test, ref, skip_compare=None) -> bool:
         pytest.skip(f"executed, not compared: {reason}")
     shown, data = without_data(test)
     found = difference(ref, shown) or data_difference(Path(self.path), self.cell, data)
-    self.comparison_traceback = [found] if found else []
-    if found:
-        self.user_properties.append(("difference", found))
+    statement = statement_of(self.cell.metadata)
+    self.comparison_traceback = [f"{statement}: {found}" if statement else found] if found else []
     return found is None
 
 
