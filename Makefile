@@ -49,7 +49,7 @@ VENV = $(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 # Subfolders are listed too: a file that was removed changes its folder. A commit is a change: pages name it.
 _build/.book: .venv/.book _config.yml _toc.yml tools/chapters.py $(SOURCES) $(wildcard .git/logs/HEAD)
 	@rm -rf _build
-	@.venv/bin/python -m jupyter_book build book --config _config.yml --toc "$(CURDIR)/_toc.yml" --path-output . --warningiserror --nitpick --keep-going --quiet
+	@.venv/bin/jupyter-book build book --config _config.yml --toc "$(CURDIR)/_toc.yml" --path-output . --warningiserror --nitpick --keep-going --quiet
 	@test -f _build/html/index.html
 	@touch $@
 
@@ -97,7 +97,7 @@ mutants: .venv/.test  #: Change the core of the package in one place at a time: 
 	@false
 
 links: .venv/.book  #: Ask for every page outside that the text links to
-	@.venv/bin/python -m jupyter_book build book --config _config.yml --toc "$(CURDIR)/_toc.yml" --path-output _build/links --builder linkcheck --quiet
+	@.venv/bin/jupyter-book build book --config _config.yml --toc "$(CURDIR)/_toc.yml" --path-output _build/links --builder linkcheck --quiet
 
 dist: .venv/.test  #: Build the wheel and the source distribution of mfbook in dist/
 	@rm -rf dist

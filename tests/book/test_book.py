@@ -27,19 +27,15 @@ from tools.chapters import (
 from tools.run_notebooks import METADATA
 
 CHAPTERS = {path.stem: read(path) for path in chapters()}
-CODE = [
-    pytest.param(cell, id=f"{name}:{cell['id']}")
+#: All code cells, by chapter and name.
+CODE = {
+    f"{name}, {cell['id']}": cell
     for name, notebook in CHAPTERS.items()
     for cell in notebook["cells"]
     if cell["cell_type"] == "code"
-]
+}
 LISTED = statements()
 KINDS = {"text/plain", "text/html", "image/png", CHECK_MIME}
-
-
-@pytest.fixture(params=CHAPTERS, ids=str)
-def notebook(request):
-    return CHAPTERS[request.param]
 
 
 def code_cells(notebook):
@@ -63,32 +59,32 @@ def test_every_chapter_is_in_the_table_of_contents():
     assert set(CHAPTERS) <= files
 
 
-@pytest.mark.parametrize("cell", CODE)
-def test_cell_was_run_and_says_what_it_prints(cell):
-    source = text(cell["source"])
-    assert source.strip(), "an empty cell"
-    assert cell["execution_count"], "a cell that was never run always passes nbval"
-    for output in cell["outputs"]:
-        assert output["output_type"] != "error"
-        assert output.get("name") != "stderr", text(output.get("text", ""))
-        assert set(output.get("data", {})) <= KINDS
-    if re.search(r"\b(print|table|check|display)\(", source):
-        assert cell["outputs"], "the cell prints, but nothing is stored"
-    assert not {"NBVAL_IGNORE_OUTPUT", "NBVAL_SKIP", "NBVAL_RAISES_EXCEPTION"} & set(source.split())
-    assert not {"nbval-ignore-output", "nbval-skip", "raises-exception", "skip-execution"} & set(
-        cell["metadata"].get("tags", [])
-    )
+#: What makes nbval look away: in the source of a cell, or among its tags.
+LOOKS_AWAY = re.compile(r"\b(?:NBVAL_\w+|nbval-[\w-]+|raises-exception|skip-execution)\b")
 
 
-@pytest.mark.parametrize("cell", CODE)
-def test_figure_cell_has_alt_text_a_caption_and_one_image(cell):
-    figure = cell["metadata"].get("mystnb", {})
-    if not images(cell) and not figure:
-        return
-    assert images(cell) == len(cell["outputs"]) == 1
-    assert len(figure["image"]["alt"]) >= 30, "the alt text should say what is to be seen"
-    assert len(figure["figure"]["caption"]) >= 30
-    assert figure["figure"]["name"].startswith("fig-")
+def test_cells_were_run_and_say_what_they_print():
+    for where, cell in CODE.items():
+        source = text(cell["source"])
+        assert source.strip(), f"{where}: an empty cell"
+        assert cell["execution_count"], f"{where}: never run, it would always pass nbval"
+        for output in cell["outputs"]:
+            assert output["output_type"] != "error", where
+            assert output.get("name") != "stderr", (where, text(output.get("text", "")))
+            assert set(output.get("data", {})) <= KINDS, where
+        if re.search(r"\b(print|table|check|display)\(", source):
+            assert cell["outputs"], f"{where}: the cell prints, but nothing is stored"
+        assert not LOOKS_AWAY.search(" ".join([source, *cell["metadata"].get("tags", [])])), where
+
+
+def test_figure_cells_have_alt_texts_captions_and_one_image():
+    for where, cell in CODE.items():
+        figure = cell["metadata"].get("mystnb", {})
+        if images(cell) or figure:
+            assert images(cell) == len(cell["outputs"]) == 1, where
+            assert len(figure["image"]["alt"]) >= 30, f"{where}: say what is to be seen"
+            assert len(figure["figure"]["caption"]) >= 30, where
+            assert figure["figure"]["name"].startswith("fig-"), where
 
 
 def test_figures_have_names_of_their_own():
@@ -98,26 +94,25 @@ def test_figures_have_names_of_their_own():
     assert len(names) == len(set(names)), sorted(n for n in names if names.count(n) > 1)
 
 
-@pytest.mark.parametrize("cell", CODE)
-def test_pictures_inside_html_have_alt_texts(cell):
-    for output in cell["outputs"]:
-        for tag in re.findall(r"<img\b[^>]*>", rendered(output)):
-            assert re.search(r'\balt="[^"]{10,}"', tag), tag[:60]
+def test_pictures_inside_html_have_alt_texts():
+    for where, cell in CODE.items():
+        for output in cell["outputs"]:
+            for tag in re.findall(r"<img\b[^>]*>", rendered(output)):
+                assert re.search(r'\balt="[^"]{10,}"', tag), (where, tag[:60])
 
 
-@pytest.mark.parametrize("cell", CODE)
-def test_code_fits_the_page_and_a_screen(cell):
-    lines = text(cell["source"]).splitlines()
-    assert max(map(len, lines)) <= 100
-    assert len(lines) <= 46
+def test_code_fits_the_page_and_a_screen():
+    for where, cell in CODE.items():
+        lines = text(cell["source"]).splitlines()
+        assert max(map(len, lines)) <= 100 and len(lines) <= 46, where
 
 
-def test_execution_is_in_order(notebook):
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_chapter_is_in_order(name):
+    """Executed from the top, with metadata that mean something, and no path of a machine."""
+    notebook = CHAPTERS[name]
     counts = [cell["execution_count"] for cell in code_cells(notebook)]
     assert counts == list(range(1, len(counts) + 1))
-
-
-def test_metadata_are_normalised(notebook):
     assert notebook["metadata"] == METADATA
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     ids = [cell["id"] for cell in notebook["cells"]]
@@ -127,27 +122,26 @@ def test_metadata_are_normalised(notebook):
         own = cell["metadata"].get("mfbook", {})
         assert set(own) <= {"numbers", "statement", "does", "open", "table", "settings"}
 
-
-def test_no_path_of_a_machine_is_stored(notebook):
-    whole = str(notebook)
     here = re.escape(str(ROOT))
     for pattern in (r"/home/\w", r"/Users/\w", r"/tmp/", r"/root/", r"\.venv", here):
-        assert not re.search(pattern, whole), pattern
+        assert not re.search(pattern, str(notebook)), pattern
 
 
-def test_a_chapter_has_an_interactive_figure(notebook):
-    outputs = [output for cell in code_cells(notebook) for output in cell["outputs"]]
-    assert any(re.search('class="mf-(frames|explore)', rendered(output)) for output in outputs)
+def test_every_chapter_has_an_interactive_figure():
+    for name, notebook in CHAPTERS.items():
+        outputs = [output for cell in code_cells(notebook) for output in cell["outputs"]]
+        assert any(re.search('class="mf-(frames|explore)', rendered(out)) for out in outputs), name
 
 
-def test_numbers_in_prose_come_from_outputs(notebook):
+def test_numbers_in_prose_come_from_outputs():
     """A text cell lists the computed numbers it quotes; each stands in it and in an output."""
-    path = next(BOOK / f"{name}.ipynb" for name, other in CHAPTERS.items() if other is notebook)
-    for cell in notebook["cells"]:
-        for number in cell["metadata"].get("mfbook", {}).get("numbers", []):
-            literal = re.compile(rf"(?<![\d.]){re.escape(number)}(?![\d]|\.\d)")
-            assert literal.search(text(cell["source"])), f"{number} is not in the text {cell['id']}"
-            assert shown(path, number), f"{number} is in the text, and in no output"
+    for name, notebook in CHAPTERS.items():
+        for cell in notebook["cells"]:
+            for number in cell["metadata"].get("mfbook", {}).get("numbers", []):
+                literal = re.compile(rf"(?<![\d.]){re.escape(number)}(?![\d]|\.\d)")
+                where = f"{number}, {name}, {cell['id']}"
+                assert literal.search(text(cell["source"])), f"{where}: not in the text"
+                assert shown(BOOK / f"{name}.ipynb", number), f"{where}: in no output"
 
 
 def test_statements_are_listed_once():
@@ -156,31 +150,28 @@ def test_statements_are_listed_once():
     assert {statement.chapter for statement in LISTED} <= set(CHAPTERS)
 
 
-@pytest.mark.parametrize("statement", [pytest.param(s, id=s.id) for s in LISTED])
-def test_statement_has_a_cell_whose_check_holds(statement):
-    cells = [
-        cell
-        for cell in check_cells(BOOK / f"{statement.chapter}.ipynb")
-        if cell.statement == statement.id
-    ]
-    assert cells, f"no cell in {statement.chapter} has the metadata of {statement.id}"
-    for cell in cells:
-        assert cell.check is not None, f"{cell.cell_id} stores no check"
-        assert cell.check["statement"] == statement.id
-        assert cell.check["rows"]
-        assert cell.check["holds"] is True or "not met" in cell.check["verdict"]
+def test_every_statement_has_a_cell_whose_check_holds():
+    checked = {name: check_cells(BOOK / f"{name}.ipynb") for name in CHAPTERS}
+    for statement in LISTED:
+        cells = [cell for cell in checked[statement.chapter] if cell.statement == statement.id]
+        assert cells, f"no cell in {statement.chapter} has the metadata of {statement.id}"
+        for cell in cells:
+            where = f"{statement.id}, {cell.cell_id}"
+            assert cell.check is not None, f"{where} stores no check"
+            assert cell.check["statement"] == statement.id and cell.check["rows"], where
+            assert cell.check["holds"] is True or "not met" in cell.check["verdict"], where
 
 
-@pytest.mark.parametrize("cell", CODE)
-def test_check_cell_is_listed_asserts_and_stores_one_check(cell):
-    name = cell["metadata"].get("mfbook", {}).get("statement")
-    stored = stored_checks(cell)
-    if name is None:
-        assert not stored, "a check outside a statement's cell is in no index"
-        return
-    assert name in {statement.id for statement in LISTED}
-    assert len(stored) == 1
-    assert text(cell["source"]).strip().splitlines()[-1].startswith("assert ")
+def test_check_cells_are_listed_assert_and_store_one_check():
+    known = {statement.id for statement in LISTED}
+    for where, cell in CODE.items():
+        name = cell["metadata"].get("mfbook", {}).get("statement")
+        stored = stored_checks(cell)
+        if name is None:
+            assert not stored, f"{where}: a check outside a statement's cell is in no index"
+            continue
+        assert name in known and len(stored) == 1, where
+        assert text(cell["source"]).strip().splitlines()[-1].startswith("assert "), where
 
 
 def test_names_on_the_notation_page_exist():
