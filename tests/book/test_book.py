@@ -120,7 +120,7 @@ def test_a_chapter_is_in_order(name):
     for cell in notebook["cells"]:
         assert set(cell["metadata"]) <= {"mfbook", "mystnb", "tags"}
         own = cell["metadata"].get("mfbook", {})
-        assert set(own) <= {"numbers", "statement", "does", "open", "table", "settings"}
+        assert set(own) <= {"numbers", "statement", "does", "open", "table", "settings", "wrong"}
 
     here = re.escape(str(ROOT))
     for pattern in (r"/home/\w", r"/Users/\w", r"/tmp/", r"/root/", r"\.venv", here):
