@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help book lab pdf test weekly everything-else rounding versions mutants links dist run same sweep bench constraints clean
+.PHONY: help book lab pdf test weekly remaining rounding versions mutants links dist run same sweep bench constraints clean
 
 PYTHON ?= python3
 PY := .venv/bin/python
@@ -82,9 +82,9 @@ else
 endif
 
 # Each part is a command of its own; with `make -k weekly` one that fails does not stop the others.
-weekly: everything-else rounding versions mutants  #: All that make test leaves out; an hour or more
+weekly: remaining rounding versions mutants  #: All that make test leaves out; an hour or more
 
-everything-else: .venv/.test book
+remaining: .venv/.test book
 	@$(PYTEST) $(SPREAD) -m weekly tests
 
 rounding: .venv/.test  #: Do the chapters show the same digits under random rounding? (CHAPTER=...)

@@ -1,8 +1,7 @@
-"""The rooms of the package: what may import what, the names at the door, and old paths."""
+"""The rooms of the package: what may import what, and the names at the door."""
 
 import ast
 import graphlib
-import importlib
 import subprocess
 import sys
 
@@ -13,7 +12,7 @@ from tools.chapters import BOOK, ROOT
 
 #: From the ground up. A room imports itself, what stands below it, and nothing beside it.
 FLOORS = [
-    {"_types", "_validate", "_jobs", "_blocks", "_progress"},
+    {"_types", "_validate", "_blocks", "_progress"},
     {"measure", "space"},
     {"functional", "transport"},
     {"flow"},
@@ -43,7 +42,7 @@ def imports(path):
 
 FILES = [
     path for path in sorted((ROOT / "mfbook").rglob("*.py"))
-    if path.parent != ROOT / "mfbook" or path.stem not in ("__init__", "_moved")
+    if path != ROOT / "mfbook" / "__init__.py"
 ]  # fmt: skip
 
 
@@ -104,44 +103,3 @@ def test_no_name_at_the_door_imports_what_only_a_computation_needs():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {f"scipy.{part}" for part in ("integrate", "optimize", "sparse", "spatial", "stats")}
     assert not (heavy | {"tqdm"}) & set(done.stdout.split())
-
-
-#: As CHANGELOG.md promises; of what stands in several places now, one name of each.
-OLD = """
-attention models.attention AttentionRisk
-certificate optimise frank_wolfe_gap
-confinement models.confinement Ridge
-derivatives bounds.derivatives largest_derivative
-ensemble models.attention.ensemble sgd_ensemble
-influence flow.influence influence
-network models.network TwoLayerRisk
-parallel models.attention.parallel ParallelSum
-plots book.plots cloud
-report book.report check
-sphere models.sphere SphereEnergy
-sphere models.activations GELU
-sphere equilibria settle
-sweep book.sweep sweep
-tasks book.tasks Task
-tokens models.tokens TokenEnergy
-""".strip().splitlines()
-
-
-@pytest.mark.parametrize("old, new, name", [line.split() for line in OLD])
-def test_an_old_path_warns_and_leads_to_the_same_object(old, new, name, monkeypatch):
-    sys.modules.pop(f"mfbook.{old}", None)
-    monkeypatch.setitem(vars(mfbook), old, None)  # an import puts the module there
-    with pytest.warns(DeprecationWarning, match=f"mfbook.{old} is now mfbook."):
-        module = importlib.import_module(f"mfbook.{old}")
-    assert getattr(module, name) is getattr(importlib.import_module(f"mfbook.{new}"), name)
-    with pytest.raises(AttributeError, match="nothing"):
-        _ = module.nothing
-
-
-def test_what_was_called_otherwise_is_found_by_its_old_name():
-    sys.modules.pop("mfbook.layers", None)
-    with pytest.warns(DeprecationWarning):
-        module = importlib.import_module("mfbook.layers")
-    assert module.TwoLayerRisk is mfbook.StackedRisk
-    with pytest.raises(ModuleNotFoundError):
-        importlib.import_module("mfbook.nothing")

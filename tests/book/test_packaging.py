@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 from tools.chapters import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.by_turn(together=True)]
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAME = f"{PROJECT['name']}-{PROJECT['version']}"

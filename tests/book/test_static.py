@@ -13,20 +13,16 @@ import numpy as np
 import pytest
 from numpydoc.docscrape import NumpyDocString
 from numpydoc.validate import validate
-from prose import Quoted, Sentence, landmarks, quoted, sentences, shown, words_shown
-from scipy.stats import norm
+from prose import Quoted, quoted, sentences, shown
 
-from mfbook.book.experiments import propagation
-from mfbook.book.experiments import sphere as sphere_sweep
-from mfbook.book.experiments import text as text_sweep
+from mfbook.book.experiments import propagation, sphere
+from mfbook.book.experiments import text as stored_text
 from mfbook.book.tasks import ALPHABET
 from mfbook.bounds import propagation_rate
-from mfbook.equilibria import settle
 from tools.chapters import BOOK, ROOT, chapters, read, text
 
-#: Pages of timings, which are results of one machine: `make bench` writes one of them, and the
-#: programs of the other are run by tests/unit/book/test_cluster.py.
-TIMINGS = ("performance.md", "cluster.md")
+#: A page of timings, which are results of one machine: `make bench` writes it.
+TIMINGS = ("performance.md",)
 #: A page that quotes the chapters: test_questions.py looks for its numbers there.
 QUOTING = ("questions.md",)
 #: Pages without code.
@@ -209,121 +205,70 @@ def test_lint_and_format():
 # every number in prose is tied to something that nbval or another test compares
 # --------------------------------------------------------------------------------------
 
-HORIZON = inspect.signature(settle).parameters["horizon"].default
-#: Numbers that follow from others: the formula. ``out`` gives a number that an output shows; a
-#: name is that of a figure whose data have it.
-DERIVED = {
-    # digits of a double exponential
-    ("03-assumptions", "growth-meaning", "26"): lambda out: 1 + int(math.log10(out("8.185e+25"))),
-    # the share of the minority where the second derivative is largest, as the cell `sizes` has it
-    ("03-assumptions", "sizes-after", "17"): lambda out: 1 + math.exp(2) * 1.358 / 0.642,
-    ("04-static", "after-4-1", "30,000"): lambda out: round(1 / norm.sf(4), -4),
-    ("04-static", "intro", "0.7"): lambda out: 1 / math.sqrt(2),
-    ("04b-certificates", "text", "2048"): lambda out: 256 * 8,  # windows, and characters of one
-    **dict.fromkeys(
-        [
-            *(("05-dynamics", cell, "72") for cell in ("overview", "grid-text", "beside", "away")),
-            ("05b-measured", "overview", "72"),
-        ],
-        lambda out: len(propagation.HEADS) * len(propagation.STEPS),
-    ),
-    ("05-dynamics", "grid-text", "3600"): lambda out: 72 * 50,
-    ("05-dynamics", "cloud", "3600"): lambda out: 72 * 50,
-    ("05-dynamics", "cloud", "1800"): lambda out: 72 * 50 / 2,
-    ("05b-measured", "text-text", "29"): lambda out: len(ALPHABET),
-    ("05b-measured", "text-text", "16,384"): lambda out: len(text_sweep.task().X),
-    ("05b-measured", "text-text", "0.05"): lambda out: text_sweep.profile()(text_sweep.STEPS),
-    ("05b-measured", "text-meaning", "100"): lambda out: text_sweep.TIMES[text_sweep.COMPARED[0]],
-    ("06-long-time", "finite-text", "13"): lambda out: 8 * 2 - 3,
-    # the chord of the force at β = 10 and the diameter 1/(2 √β)
-    ("a-sphere-scaling", "bound-view", "0.88"): lambda out: (
-        math.exp(10 * (math.cos(0.5 / 10**0.5) - 1)) * math.sin(0.5 / 10**0.5) / (0.5 / 10**0.5)
-    ),
-    ("a-sphere-circle", "landscape-figure", "124"): lambda out: 360 * out("0.3444"),
-    ("a-sphere-circle", "landscape-figure", "109"): lambda out: out("108.8"),
-    ("a-sphere-circle", "figure-1-histograms", "109"): lambda out: out("108.8"),
-    ("a-sphere-circle", "figure-1-differs", "109"): lambda out: out("108.8"),
-    ("a-sphere-circle", "by-hand-text", r"2.3\cdot10^{-5}"): lambda out: math.exp(-10) / 2,
-    ("a-sphere-circle", "gelu-text", "0.046"): lambda out: out("0.5463") - 0.5,
-    ("a-sphere-circle", "gelu-text", "0.049"): lambda out: 0.5 - out("0.4506"),
-    ("a-sphere-circle", "gelu-text", "459"): lambda out: out("459.0"),
-    ("a-sphere-circle", "figure-9-text", "156"): lambda out: 12 * len(sphere_sweep.BETAS),
-    ("a-sphere-extremal", "sweep-text", "35"): lambda out: sphere_sweep.BETAS[-2],
-    # a size that the sentence supposes: the energy has half of its square as terms
-    ("a-sphere-higher", "forces-breaks", "10^5"): lambda out: math.sqrt(2 * 5e9),
-    ("a-sphere-higher", "forces-breaks", "10^{-16}"): lambda out: np.finfo(float).epsneg,
-    ("a-sphere-higher", "counts-text", "20 000"): lambda out: HORIZON,
-    ("a-sphere-higher", "counts-text", "3000"): lambda out: sphere_sweep.MOST,
-    # time 5 at the largest speed that the stopping rule allows
-    ("a-sphere-higher", "frozen-text", r"5\cdot10^{-4}"): lambda out: 5 * 1e-4,
-    ("b-primer", "transport-text", "29"): lambda out: 49 / 2 + 9 / 2,
-    # the time to infinity is at most exp(-r²) / (2r²) at length r = 6
-    ("b2-attention", "unnormalised-breaks", r"3.2\cdot10^{-18}"): lambda out: math.exp(-36) / 72,
-}
-#: Text cells that name statements, or equations of the second paper, by the number alone.
-BARE_NUMBERS = {
-    ("07-stability", "close"): r"[67]\.\d",
-    ("a-sphere-circle", "normalised-text"): r"2\.8",
-    ("c-audit", "static-text"): r"[3-6]\.\d",
-    ("c-audit", "long-text"): r"6\.\d+",
-    ("c-audit", "results-text"): r"7\.\d",
-    ("c-audit", "stability-text"): r"7\.\d",
-}
 #: Pages beside the chapters hold no results, which would grow old there. What they may say:
 PAGES = {
     ("book/errata.md", "2.9"): None,  # an equation of the second paper
-    ("book/errata.md", "500"): sphere_sweep.PARTICLES[3],
+    ("book/errata.md", "500"): sphere.PARTICLES[3],
     ("book/glossary.md", "1.44"): 1 / math.log(2),
-    ("book/trust.md", "52"): -np.log2(np.finfo(float).eps),
+    ("book/trust.md", "52"): -math.log2(np.finfo(float).eps),
     ("README.md", "4096"): 2**12,  # the figure of Chapter 4 spans this many heads
     ("CHANGELOG.md", "320"): 320,  # pixels, in test_access.py
     ("CHANGELOG.md", "3.714"): None,  # of an older version
     ("CHANGELOG.md", "3.704"): propagation_rate(64, 0.3, 0.1, D=24, t_end=2.1),
 }
+#: What a formula in the metadata of a cell may use: functions, and settings of stored results.
+FORMULAS = {
+    **vars(math), "round": round, "int": int, "len": len,
+    "propagation": propagation, "text": stored_text, "sphere": sphere, "ALPHABET": ALPHABET,
+}  # fmt: skip
 
 
-def follows(number: Quoted, path, rule) -> bool:
-    """Whether a number is what its entry in DERIVED says."""
+def follows(number: Quoted, path, formula: str) -> bool:
+    """Whether a number is what its formula gives; ``out`` is a number that an output shows."""
 
     def out(literal):
         assert shown(path, literal), f"{literal} is in no output"
         return float(literal)
 
-    if isinstance(rule, str):
-        return any(number.rounds(drawn) for drawn in landmarks(path, rule))
-    return number.rounds(rule(out))
+    return number.rounds(eval(formula, {**FORMULAS, "out": out}))
 
 
 @pytest.mark.parametrize("path", chapters(), ids=lambda path: path.stem)
 def test_numbers_in_prose_are_tied_to_what_is_compared(path):
-    """Each is listed in its cell, a parameter, in the data of its figure, or derived from one."""
-    untied, unused = [], {key for key in DERIVED if key[0] == path.stem}
+    """Each is listed in its cell, a parameter, in the data of its figure, or follows from others.
+
+    The metadata of the cell say what it follows from (``derived``: a formula for each), and
+    which numbers name statements or equations (``names``: a pattern).
+    """
+    own = {cell["id"]: cell["metadata"].get("mfbook", {}) for cell in read(path)["cells"]}
+    unused = {(name, number) for name, about in own.items() for number in about.get("derived", ())}
+    untied = []
     for sentence in sentences(path):
-        number, cell = sentence.number, (path.stem, sentence.cell)
-        if (*cell, number.literal) in DERIVED:
-            unused.discard((*cell, number.literal))
-            tied = follows(number, path, DERIVED[*cell, number.literal])
+        number, about = sentence.number, own[sentence.cell]
+        if formula := about.get("derived", {}).get(number.literal):
+            unused.discard((sentence.cell, number.literal))
+            tied = follows(number, path, formula)
         else:
-            bare = BARE_NUMBERS.get(cell)
-            tied = sentence.tied or (bare and re.fullmatch(bare, number.literal))
+            names = about.get("names")
+            tied = sentence.tied or (names and re.fullmatch(names, number.literal))
         if not tied:
             untied.append(f"{sentence.cell}: {number.literal} in '... {number.context} ...'")
     assert not untied, "\n".join(untied)
     assert not unused, "not in the text any more"
 
 
-@pytest.mark.parametrize("page", ["README.md", "CHANGELOG.md", *PROSE_PAGES], ids=str)
-def test_pages_beside_the_chapters_hold_no_results(page):
+def test_pages_beside_the_chapters_hold_no_results():
     """Numbers of statements and equations stand in the columns of notation.md; it has no others."""
-    prose = (ROOT / page).read_text(encoding="utf-8")
-    if page.endswith("notation.md"):
-        prose = re.sub(r"\|[ (]*\d+\.\d+\)?(?:, \(?\d+\.\d+\)?)* (?=\|)", "| ", prose)
-    if page.endswith("index.md"):  # the minutes of a path are those of test_paths.py
-        prose = re.sub(r"\(\d+ min\)", "", prose)
-    for number in quoted(prose):
-        assert (page, number.literal) in PAGES, number
-        value = PAGES[page, number.literal]
-        assert value is None or number.rounds(value)
+    for page in ["README.md", "CHANGELOG.md", *PROSE_PAGES]:
+        prose = (ROOT / page).read_text(encoding="utf-8")
+        if page.endswith("notation.md"):
+            prose = re.sub(r"\|[ (]*\d+\.\d+\)?(?:, \(?\d+\.\d+\)?)* (?=\|)", "| ", prose)
+        if page.endswith("index.md"):  # minutes of a path
+            prose = re.sub(r"\(\d+ min\)", "", prose)
+        for number in quoted(prose):
+            assert (page, number.literal) in PAGES, (page, number)
+            value = PAGES[page, number.literal]
+            assert value is None or number.rounds(value), (page, number)
 
 
 def test_a_measured_number_is_found_wherever_it_stands():
@@ -333,22 +278,3 @@ def test_a_measured_number_is_found_wherever_it_stands():
     )
     assert [n.literal for n in found] == [r"3\cdot10^{-4}", "0.498", "3", "0.5", "16,384"]
     assert [n.value for n in found] == [3e-4, 0.498, 3, 0.5, 16384]
-
-
-def test_what_is_not_accounted_for_is_not_tied():
-    path = BOOK / "05b-measured.ipynb"
-    invented, printed = Quoted("0.4567", 0.4567, ""), Quoted("0.06115", 0.06115, "")
-    assert not Sentence(path, "text-meaning", invented).tied
-    assert not Sentence(path, "w1-figure", invented, figure="fig-dynamics-w1").tied
-    assert shown(path, "0.06115") and not Sentence(path, "text-meaning", printed).tied
-    # read off the figure: the distance of two samples of 16 heads is 7.55751
-    assert Sentence(path, "w1-figure", Quoted("7.6", 7.6, ""), figure="fig-dynamics-w1").tied
-    assert not Sentence(path, "w1-figure", Quoted("7.5", 7.5, ""), figure="fig-dynamics-w1").tied
-
-
-def test_pictures_and_markup_are_no_outputs():
-    """In the bytes of a picture every number of two digits occurs."""
-    path = BOOK / "a-sphere-circle.ipynb"
-    assert "base64" in path.read_text(encoding="utf-8")
-    assert "base64" not in words_shown(path) and "<td" not in words_shown(path)
-    assert shown(path, "0.3444") and not shown(path, "344")

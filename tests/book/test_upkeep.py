@@ -1,12 +1,7 @@
-"""What keeps the repository alive: workflows, versions, release notes, and the check of links."""
+"""What keeps the repository alive: workflows, versions and release notes."""
 
 import datetime
-import http.server
-import json
 import re
-import subprocess
-import sys
-import threading
 import tomllib
 
 import pytest
@@ -57,8 +52,7 @@ def test_workflow_runs_what_is_there_and_is_careful(path):
     for step in (step for step in steps if "uses" in step):
         assert re.fullmatch(r"actions/[\w/-]+@v\d+", step["uses"])
         if step["uses"].startswith("actions/checkout@"):
-            depth = step["with"].pop("fetch-depth", 1)
-            assert depth in (1, 2) and step["with"] == {"persist-credentials": False}
+            assert step["with"] == {"persist-credentials": False}
 
 
 def test_workflows_test_every_python_and_publish_what_make_book_writes():
@@ -85,39 +79,3 @@ def test_release_notes_have_a_section_for_each_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert (citation["version"], citation["date-released"]) == (versions[0], days[0])
     assert versions[0] == PROJECT["version"]
-
-
-class Site(http.server.BaseHTTPRequestHandler):
-    """One page and nothing else."""
-
-    def do_GET(self):
-        self.send_response(200 if self.path == "/page" else 404)
-        self.end_headers()
-
-    do_HEAD = do_GET
-
-    def log_message(self, *args):
-        pass
-
-
-def test_broken_links_are_found(tmp_path):
-    """With the options of `make links`."""
-    config = yaml.safe_load((ROOT / "_config.yml").read_text())["sphinx"]["config"]
-    options = {name: value for name, value in config.items() if name.startswith("linkcheck_")}
-    (tmp_path / "conf.py").write_text("".join(f"{k} = {v!r}\n" for k, v in options.items()))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        host = f"http://127.0.0.1:{server.server_port}"
-        addresses = {
-            f"{host}/page": "working", f"{host}/gone": "broken",
-            f"{host}/issues/new?title=Error": "ignored", "page.html#theorem": "ignored",
-        }  # fmt: skip
-        (tmp_path / "index.rst").write_text("\n\n".join(f"`<{url}>`__" for url in addresses))
-        done = subprocess.run(
-            [sys.executable, "-m", "sphinx", "-q", "-b", "linkcheck", tmp_path, tmp_path / "out"],
-            capture_output=True, text=True,
-        )  # fmt: skip
-        server.shutdown()
-    lines = (tmp_path / "out" / "output.json").read_text().splitlines()
-    assert {entry["uri"]: entry["status"] for entry in map(json.loads, lines)} == addresses
-    assert done.returncode == 1
