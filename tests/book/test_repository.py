@@ -1,131 +1,94 @@
-"""The files around the book: one public address, pinned versions, and licences that are there."""
+"""The files around the book: workflows, pinned versions, licences, one command for all tests."""
 
 import base64
 import re
-import subprocess
 import tomllib
-from types import SimpleNamespace
 
 import pytest
 import yaml
+from check_jsonschema import main as check_jsonschema
+from click.testing import CliRunner
 from packaging.requirements import Requirement
 
 from tools.chapters import ROOT, figure
 from tools.run_notebooks import README_FIGURE, README_SOURCE
-from tools.set_address import PLACES, address, binder, main, rewrite, wording
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+#: Schemas that come with check-jsonschema, and the files that have to follow them.
+SCHEMAS = {
+    "vendor.github-workflows": WORKFLOWS,
+    "vendor.dependabot": [ROOT / ".github" / "dependabot.yml"],
+    "vendor.citation-file-format": [ROOT / "CITATION.cff"],
+}
 
 
-def read(name, root=ROOT):
-    return (root / name).read_text(encoding="utf-8")
+def read(name):
+    return (ROOT / name).read_text(encoding="utf-8")
 
 
-@pytest.fixture
-def copy(tmp_path):
-    """The files that name the address, to be changed."""
-    for name in {name for name, _, _ in PLACES}:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(read(name), encoding="utf-8")
-    return tmp_path
+def workflow(path) -> tuple[dict, list[dict], list[dict], str]:
+    """A workflow, its jobs, their steps, and all that they run in a shell."""
+    whole = yaml.safe_load(path.read_text())
+    jobs = list(whole["jobs"].values())
+    steps = [step for job in jobs for step in job.get("steps", [])]
+    variants = [v for j in jobs for v in j.get("strategy", {}).get("matrix", {}).get("include", [])]
+    lines = [*(v.get("command", "") for v in variants), *(s.get("run", "") for s in steps)]
+    return whole, jobs, steps, "\n".join(lines)
 
 
-def test_every_place_has_the_wording_that_the_address_asks_for():
-    """The one with the address where there is one; else the one that promises nothing."""
-    for name, without, with_ in PLACES:
-        assert read(name).count(wording(without, with_, address())) == 1, name
-    assert yaml.safe_load(read("CITATION.cff")).get("repository-code", "") == address()
+def test_files_follow_their_schemas():
+    for schema, files in SCHEMAS.items():
+        done = CliRunner().invoke(check_jsonschema, ["--builtin-schema", schema, *map(str, files)])
+        assert done.exit_code == 0, done.output
 
 
-def test_nothing_leads_to_an_owner_who_is_not_there():
-    """In no file that is distributed stands the address of a placeholder."""
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-    names = [name for name in tracked.stdout.split() if not name.startswith("tests/")]
-    for name in names or [name for name, _, _ in PLACES]:
-        if (ROOT / name).suffix in {".md", ".ipynb", ".toml", ".cff", ".yml", ".html", ".js"}:
-            assert not re.search(r"(?:github|gitlab)\.com/OWNER|gh/OWNER", read(name)), name
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflow_runs_what_is_there_and_is_careful(path):
+    """Little is permitted, nothing runs for ever, actions are GitHub's own by major version."""
+    whole, jobs, steps, commands = workflow(path)
+    called = re.findall(r"\bmake ([a-z]+)", commands)
+    files = re.findall(r"(?:^|\s)(\.ci/\S+|tools/\S+)", commands)
+    assert called or files
+    assert set(called) <= set(re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text()))
+    files += [job["uses"] for job in jobs if "uses" in job]
+    assert all((ROOT / name).is_file() for name in files)
+    assert whole["permissions"] == {"contents": "read"} and "concurrency" in whole
+    assert all("timeout-minutes" in job or "uses" in job for job in jobs)
+    for step in (step for step in steps if "uses" in step):
+        assert re.fullmatch(r"actions/[\w/-]+@v\d+", step["uses"])
+        if step["uses"].startswith("actions/checkout@"):
+            assert step["with"] == {"persist-credentials": False}
 
 
-def test_an_address_is_put_in_everywhere_changed_and_taken_out_again(copy):
-    before = {name: read(name, copy) for name, _, _ in PLACES}
-    first, second = "https://github.com/someone/mfbook", "https://gitlab.com/some.one/the-book"
-    for url in (first, second):
-        assert set(rewrite(copy, url)) == set(before)
-        assert address(copy) == url
-        for name in before:
-            assert read(name, copy).count(url) + read(name, copy).count(binder(url)) >= 1, name
-        assert f"git clone {url}" in read("README.md", copy)
-        assert f"]({binder(url)}/main?urlpath=" in read("README.md", copy)
-        assert f"git clone {url}`" in read("book/index.md", copy)
-        assert yaml.safe_load(read("CITATION.cff", copy))["repository-code"] == url
-        (project,) = [tomllib.loads(read("pyproject.toml", copy))["project"]["urls"]]
-        assert project == {"Repository": url}
-        assert rewrite(copy, url) == []
-    assert not any(first in read(name, copy) for name in before)
-    rewrite(copy, "")
-    assert address(copy) == ""
-    assert not any(second in read(name, copy) for name in before)
-    if not address():
-        assert {name: read(name, copy) for name in before} == before
+def test_workflows_test_every_python_and_publish_what_make_book_writes():
+    found = (re.fullmatch(r".* :: Python :: (3\.\d+)", line) for line in PROJECT["classifiers"])
+    versions = [match[1] for match in found if match]
+    tests, pages = (
+        workflow(ROOT / ".github" / "workflows" / f"{n}.yml") for n in ("test", "pages")
+    )
+    assert tests[0]["jobs"]["test"]["strategy"]["matrix"]["python"] == versions
+    assert PROJECT["requires-python"] == f">={versions[0]}"
+    (uploaded,) = [s["with"]["path"] for s in pages[2] if "upload-pages" in s.get("uses", "")]
+    assert "make book" in pages[3]
+    assert f"{uploaded}/index.html" in (ROOT / "Makefile").read_text()
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["github.com/a/b", "https://github.com/a", "https://x.org/a/b", "https://github.com/OWNER/b"],
-)
-def test_what_is_no_public_address_is_refused(copy, url):
-    with pytest.raises(ValueError, match="^URL:"):
-        rewrite(copy, url)
-    with pytest.raises(ValueError, match="^URL:"):
-        main([""])
-
-
-def test_a_place_whose_words_have_changed_is_named(copy):
-    (copy / "README.md").write_text("# Nothing")
-    with pytest.raises(ValueError, match=r"^README\.md: found 0 times"):
-        rewrite(copy, "https://github.com/someone/mfbook")
-
-
-@pytest.mark.parametrize("url", ["", "https://github.com/someone/mfbook"])
-def test_pages_have_buttons_and_report_links_where_there_is_an_address(monkeypatch, url):
-    """What the extensions write on a page, without a public address and with one."""
-    monkeypatch.syspath_prepend(str(ROOT / "book" / "_ext"))
-    import mfbook_ext
-    import reading
-
-    monkeypatch.setattr(reading, "address", lambda: url)
-    monkeypatch.setattr(mfbook_ext, "address", lambda: url)
-    line = reading.footnote("02-model", "lemma-2-1", "Lemma 2.1").pformat()
-    assert "Permalink" in line and ("Report an error" in line) == bool(url)
-    assert (f"{url}/issues/new" in line) == bool(url)
-    context = {"body": ""}
-    reading.origin(None, "02-model", "page.html", context, doctree=True)
-    assert "Built from commit" in context["body"]
-    assert ("Report an error" in context["body"]) == bool(url)
-    assert ("href" in context["body"]) == bool(url)
-    settings = yaml.safe_load(read("_config.yml"))
-    options = {
-        "use_repository_button": settings["html"]["use_repository_button"],
-        "use_issues_button": settings["html"]["use_issues_button"],
-        "launch_buttons": settings["launch_buttons"],
-    }
-    config = SimpleNamespace(html_theme_options=options, html_static_path=[])
-    mfbook_ext.configure(None, config)
-    assert options["repository_url"] == url
-    for button in ("use_repository_button", "use_issues_button", "launch_buttons"):
-        assert bool(options[button]) == bool(url), button
+def test_continuous_integration_runs_the_command_of_the_readme():
+    assert re.search(r"^make test\b", read("README.md"), re.M)
+    assert read(".ci/run").strip().splitlines()[-1] == "make test"
 
 
 def test_licences_are_there():
     assert "BSD 3-Clause" in read("LICENSE")
-    assert "Attribution 4.0 International" in read("LICENSE-text")
-    assert "Apache License" in read("book/_vendor/mathjax/LICENSE")
+    assert "Attribution 4.0 International" in read("LICENSES/CC-BY-4.0.txt")
 
 
-def test_constraints_pin_every_requirement():
+def test_versions_agree_and_constraints_pin_every_requirement():
+    assert yaml.safe_load(read("CITATION.cff"))["version"] == PROJECT["version"]
     pinned = {line.split("==")[0] for line in read("constraints.txt").splitlines()}
     extras = PROJECT["optional-dependencies"]
-    needed = [line for name in ("book", "run", "test", "pdf") for line in extras[name]]
+    needed = [line for name in ("book", "run", "test") for line in extras[name]]
     assert {Requirement(line).name for line in (*PROJECT["dependencies"], *needed)} <= pinned
 
 

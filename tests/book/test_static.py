@@ -18,7 +18,6 @@ from prose import Quoted, quoted, sentences, shown
 from mfbook.book.experiments import propagation, sphere
 from mfbook.book.experiments import text as stored_text
 from mfbook.book.tasks import ALPHABET
-from mfbook.bounds import propagation_rate
 from tools.chapters import BOOK, ROOT, chapters, read, text
 
 #: A page of timings, which are results of one machine: `make bench` writes it.
@@ -212,9 +211,6 @@ PAGES = {
     ("book/glossary.md", "1.44"): 1 / math.log(2),
     ("book/trust.md", "52"): -math.log2(np.finfo(float).eps),
     ("README.md", "4096"): 2**12,  # the figure of Chapter 4 spans this many heads
-    ("CHANGELOG.md", "320"): 320,  # pixels, in test_access.py
-    ("CHANGELOG.md", "3.714"): None,  # of an older version
-    ("CHANGELOG.md", "3.704"): propagation_rate(64, 0.3, 0.1, D=24, t_end=2.1),
 }
 #: What a formula in the metadata of a cell may use: functions, and settings of stored results.
 FORMULAS = {
@@ -259,7 +255,7 @@ def test_numbers_in_prose_are_tied_to_what_is_compared(path):
 
 def test_pages_beside_the_chapters_hold_no_results():
     """Numbers of statements and equations stand in the columns of notation.md; it has no others."""
-    for page in ["README.md", "CHANGELOG.md", *PROSE_PAGES]:
+    for page in ["README.md", *PROSE_PAGES]:
         prose = (ROOT / page).read_text(encoding="utf-8")
         if page.endswith("notation.md"):
             prose = re.sub(r"\|[ (]*\d+\.\d+\)?(?:, \(?\d+\.\d+\)?)* (?=\|)", "| ", prose)
