@@ -15,66 +15,48 @@ import math
 import re
 from decimal import Decimal
 
-#: Below this a number is rounding: it may have any value, for sums are ordered differently on
-#: different processors. That it is small is what the checks of the cells assert.
-NOISE = 1e-9
+from tools.chapters import text as joined
 
+#: Below this a number is rounding, and may have any value. That it is small is what checks assert.
+NOISE = 1e-9
+#: What live figures compute with is rounded to six decimals at the most: one of them may differ.
+LIVE = 2e-6
 #: Data of figures agree to this part of an axis: a page shows fewer points along it.
 VISIBLE = 1e-3
-
 #: Of words in the table of a figure (which regime a cell of a map lies in) so large a part may
 #: differ: a cell at a border may fall to either side.
 BORDER = 0.01
-
 IMAGES = ("image/png", "image/jpeg")
 
-# A number that is not part of a word or of an identifier such as fig-2, W2 or hy-theorem-4-1.
-# The alternatives: noise (<1e-12, also escaped in HTML), then signed decimal or integer literals.
+# A number that is not part of a word or of an identifier such as fig-2, W2 or hy-theorem-4-1;
+# noise is printed as <1e-12, in HTML escaped.
 NUMBER = re.compile(
-    r"""(?<![\w.])(?<!\w-)
-        (?:(?P<noise>(?:<|&lt;)\d(?:\.\d+)?e[+-]?\d+)
-          |(?P<number>[+-]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?))
-        (?![\w])""",
-    re.VERBOSE,
+    r"(?<![\w.])(?<!\w-)(?:(?:<|&lt;)\d(?:\.\d+)?e[+-]?\d+"
+    r"|[+-]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)(?!\w)"
 )
-DATA_URI = re.compile(r"data:image/(?:png|jpeg);base64,[A-Za-z0-9+/=\s]+")
-#: What live figures compute with is rounded to six decimals at the most: one of them may differ.
-LIVE = 2e-6
-#: What a live figure computes with (mfbook.book.plots.explore).
-PARAMETERS = re.compile(r'data-parameters="([^"]*)"')
+INTEGER = re.compile(r"[+-]?\d+")
+DATA_URI = re.compile(r"data:image/(?:png|jpeg);base64,([A-Za-z0-9+/=\s]+)")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+#: What a live figure computes with, in the element that it lives in.
+PARAMETERS = re.compile(r'data-parameters="([^"]*)"')
 #: Width and height of a picture: as it is printed, and as its element has them.
 SIZE = re.compile(r'Picture\((\d+) x (\d+) pixels\)|width="(\d+)" height="(\d+)"')
+
+
+# ------------------------------------------------------------------------------- texts and numbers
 
 
 def split(text: str) -> tuple[str, list[str]]:
     """Separate the words of an output from its numbers.
 
-    Runs of spaces and of rules are shortened to one: the width of a column of a table follows the
-    width of its numbers.
+    Runs of spaces and rules are shortened to one: a column is as wide as its numbers.
 
-    Examples
-    --------
     >>> split("M     gap\\n----  -----\\n1024  0.25")
     ('M gap\\n- -\\n# #', ['1024', '0.25'])
     """
-    text = DATA_URI.sub("data:image", text)
-    text = ADDRESS.sub("", text)
-    numbers = [match.group() for match in NUMBER.finditer(text)]
-    skeleton = NUMBER.sub("#", text)
-    skeleton = re.sub(r"[ \t]+", " ", re.sub(r"-{2,}", "-", skeleton))
-    return "\n".join(line.strip() for line in skeleton.strip().splitlines()), numbers
-
-
-def _unit(literal: str) -> Decimal:
-    """One unit in the last printed digit."""
-    return Decimal(1).scaleb(Decimal(literal).as_tuple().exponent)
-
-
-def _is_noise(literal: str, exact: bool) -> bool:
-    if "<" in literal or "&lt;" in literal:
-        return True
-    return float(literal) == 0 if exact else abs(float(literal)) <= NOISE
+    text = ADDRESS.sub("", DATA_URI.sub("data:image", text))
+    words = re.sub(r"[ \t]+", " ", re.sub(r"-{2,}", "-", NUMBER.sub("#", text)))
+    return "\n".join(line.strip() for line in words.strip().splitlines()), NUMBER.findall(text)
 
 
 def same_number(left: str, right: str, exact: bool = False) -> bool:
@@ -84,8 +66,6 @@ def same_number(left: str, right: str, exact: bool = False) -> bool:
     last digit of the longer literal; noise agrees with noise. With ``exact`` no digit may differ,
     and noise is only what is printed as such, or 0.
 
-    Examples
-    --------
     >>> same_number("0.1234", "0.1235"), same_number("0.1234", "0.1244"), same_number("4", "5")
     (True, False, False)
     >>> same_number("0.4999", "0.5"), same_number("<1e-12", "0"), same_number("<1e-12", "0.1")
@@ -93,34 +73,30 @@ def same_number(left: str, right: str, exact: bool = False) -> bool:
     >>> same_number("0.1234", "0.1235", exact=True), same_number("<1e-12", "0", exact=True)
     (False, True)
     """
-    if left == right:
-        return True
-    if _is_noise(left, exact) or _is_noise(right, exact):
-        return _is_noise(left, exact) and _is_noise(right, exact)
-    if exact:
-        return False
-    integer = re.compile(r"[+-]?\d+")
-    if integer.fullmatch(left) and integer.fullmatch(right):
-        return int(left) == int(right)
-    unit = min(_unit(left), _unit(right))
-    return abs(Decimal(left) - Decimal(right)) <= unit
 
+    def noise(literal: str) -> bool:
+        small = 0 if exact else NOISE
+        return "<" in literal or "&lt;" in literal or abs(float(literal)) <= small
 
-def _sizes(text: str) -> list[int]:
-    """Widths and heights of the pictures in a text."""
-    return [int(side) for found in SIZE.findall(text) for side in found if side]
+    if left == right or noise(left) or noise(right):
+        return left == right or (noise(left) and noise(right))
+    one, other = Decimal(left), Decimal(right)
+    if exact or (INTEGER.fullmatch(left) and INTEGER.fullmatch(right)):
+        return not exact and one == other
+    unit = min(one.as_tuple().exponent, other.as_tuple().exponent)
+    return abs(one - other) <= Decimal(1).scaleb(unit)
 
 
 def text_difference(stored: str, fresh: str, exact: bool = False) -> str | None:
     """What differs between two printed texts, or ``None``."""
-    sizes, new_sizes = _sizes(stored), _sizes(fresh)
-    if len(sizes) == len(new_sizes):  # otherwise the words differ, too
-        for left, right in zip(sizes, new_sizes, strict=True):
+    sizes = [[int(side) for found in SIZE.findall(text) for side in found if side]
+             for text in (stored, fresh)]  # fmt: skip
+    if len(sizes[0]) == len(sizes[1]):  # otherwise the words differ, too
+        for left, right in zip(*sizes, strict=True):
             if abs(left - right) > 1:
                 return f"a side of a picture: stored {left}, fresh {right} pixels"
         stored, fresh = SIZE.sub("Picture", stored), SIZE.sub("Picture", fresh)
-    words, numbers = split(stored)
-    new_words, new_numbers = split(fresh)
+    (words, numbers), (new_words, new_numbers) = split(stored), split(fresh)
     if words != new_words:
         return f"the text differs:\n--- stored\n{stored}\n--- fresh\n{fresh}"
     for left, right in zip(numbers, new_numbers, strict=True):
@@ -129,79 +105,46 @@ def text_difference(stored: str, fresh: str, exact: bool = False) -> str | None:
     return None
 
 
-def data_difference(stored, fresh, where: str = "data", exact: bool = False) -> str | None:
-    """What differs between two JSON values, or ``None``; numbers agree as printed ones do."""
-    if isinstance(stored, dict) and isinstance(fresh, dict):
-        if stored.keys() != fresh.keys():
-            return f"{where}: keys {sorted(stored)} stored, {sorted(fresh)} fresh"
-        parts = ((stored[key], fresh[key], f"{where}.{key}") for key in stored)
-    elif isinstance(stored, list) and isinstance(fresh, list):
-        if len(stored) != len(fresh):
-            return f"{where}: {len(stored)} entries stored, {len(fresh)} fresh"
-        parts = (
-            (left, right, f"{where}[{i}]")
-            for i, (left, right) in enumerate(zip(stored, fresh, strict=True))
-        )
-    elif float in (type(stored), type(fresh)) and {type(stored), type(fresh)} <= {int, float}:
-        finite = math.isfinite(stored) and math.isfinite(fresh)
-        close = finite and same_number(_written(stored), _written(fresh), exact)
-        return None if close else f"{where}: stored {stored!r}, fresh {fresh!r}"
-    elif type(stored) is type(fresh) and stored == fresh:
-        return None
-    else:
-        return f"{where}: stored {stored!r}, fresh {fresh!r}"
-    return next((found for part in parts if (found := data_difference(*part, exact))), None)
+# ---------------------------------------------------------------------------------- outputs, JSON
 
 
-def _written(x: float) -> str:
-    """A number of a page's data; they hold what the page shows, so all its digits count."""
-    return repr(float(x))
+def data_difference(
+    stored, fresh, where: str = "data", *, exact: bool = False, live: bool = False
+) -> str | None:
+    """What differs between two JSON values, or ``None``; numbers agree as printed ones do.
 
+    With ``live`` they are what a figure computes with: nobody reads them, and they agree up to
+    ``LIVE``, absolutely or relatively.
 
-def _taken_out(text: str) -> tuple[str, list]:
-    """A text without what the live figures in it compute with, and that."""
-    given = [json.loads(html.unescape(found)) for found in PARAMETERS.findall(text)]
-    return PARAMETERS.sub("data-parameters", text), given
-
-
-def live_difference(stored, fresh, where: str, size: float = 1.0) -> str | None:
-    """What differs in what a live figure computes with, by more than rounding, or ``None``.
-
-    Nobody reads these numbers: they agree if they differ by at most ``LIVE`` of ``size``, the
-    largest number beside them.
-
-    Examples
-    --------
-    >>> live_difference({"at": [3.0, 1e-17]}, {"at": [3.0 + 1e-12, -2e-17]}, "level")
-    >>> live_difference({"at": [3.0, 0.0]}, {"at": [3.0, 1e-4]}, "level")
+    >>> data_difference({"at": [3.0, 1e-17]}, {"at": [3.0 + 1e-12, -2e-17]}, live=True)
+    >>> data_difference({"at": [3.0, 0.0]}, {"at": [3.0, 1e-4]}, "level", live=True)
     'level.at[1]: stored 0.0, fresh 0.0001'
     """
-    number = {type(stored), type(fresh)} <= {int, float}
-    if isinstance(stored, list) and isinstance(fresh, list) and len(stored) == len(fresh):
-        size = max([size, *(abs(x) for x in stored if type(x) in (int, float))])
-        parts = [(*pair, f"{where}[{i}]") for i, pair in enumerate(zip(stored, fresh, strict=True))]
-    elif isinstance(stored, dict) and isinstance(fresh, dict) and stored.keys() == fresh.keys():
+    if isinstance(stored, dict) and isinstance(fresh, dict) and stored.keys() == fresh.keys():
         parts = [(stored[key], fresh[key], f"{where}.{key}") for key in stored]
-    elif stored == fresh or (number and abs(stored - fresh) <= LIVE * max(size, abs(stored))):
-        return None
+    elif isinstance(stored, list) and isinstance(fresh, list) and len(stored) == len(fresh):
+        parts = [(*pair, f"{where}[{i}]") for i, pair in enumerate(zip(stored, fresh, strict=True))]
     else:
-        return f"{where}: stored {stored!r}, fresh {fresh!r}"
-    return next((found for part in parts if (found := live_difference(*part, size))), None)
+        types = {type(stored), type(fresh)}
+        if types <= {int, float} and (live or float in types):
+            same = math.isfinite(stored) and math.isfinite(fresh) and (
+                math.isclose(stored, fresh, rel_tol=LIVE, abs_tol=LIVE) if live
+                else same_number(repr(float(stored)), repr(float(fresh)), exact)
+            )  # fmt: skip
+        else:
+            same = len(types) == 1 and stored == fresh
+        return None if same else f"{where}: stored {stored!r}, fresh {fresh!r}"
+    found = (data_difference(*part, exact=exact, live=live) for part in parts)
+    return next(filter(None, found), None)
 
 
-def _joined(value) -> str:
-    return value if isinstance(value, str) else "".join(value)
-
-
-def _coalesce(outputs: list[dict]) -> list[dict]:
-    """Merge consecutive pieces of one stream: where they are cut is chance."""
+def coalesced(outputs: list[dict]) -> list[dict]:
+    """Outputs with consecutive pieces of one stream merged: where they are cut is chance."""
     merged: list[dict] = []
     for output in outputs:
         last = merged[-1] if merged else {}
-        if output["output_type"] == last.get("output_type") == "stream" and (
-            output["name"] == last["name"]
-        ):
-            last["text"] = _joined(last["text"]) + _joined(output["text"])
+        if output["output_type"] == "stream" and output["name"] == last.get("name"):
+            last["text"] = joined(last["text"]) + joined(output["text"])
         else:
             merged.append(dict(output))
     return merged
@@ -209,26 +152,25 @@ def _coalesce(outputs: list[dict]) -> list[dict]:
 
 def output_difference(stored: dict, fresh: dict, exact: bool = False) -> str | None:
     """What differs between two outputs of a cell, or ``None``."""
-    if stored["output_type"] != fresh["output_type"]:
-        return f"a {stored['output_type']} is stored, a {fresh['output_type']} came"
+    kinds = [(o["output_type"], o.get("name"), *sorted(o.get("data", ()))) for o in (stored, fresh)]
+    if kinds[0] != kinds[1]:
+        return f"{kinds[0]} is stored, {kinds[1]} came"
     if stored["output_type"] == "stream":
-        if stored["name"] != fresh["name"]:
-            return f"{stored['name']} is stored, {fresh['name']} came"
-        return text_difference(_joined(stored["text"]), _joined(fresh["text"]), exact)
+        return text_difference(joined(stored["text"]), joined(fresh["text"]), exact)
     if stored["output_type"] == "error":
-        return text_difference(
-            f"{stored['ename']}: {stored['evalue']}", f"{fresh['ename']}: {fresh['evalue']}"
-        )
-    kinds, new_kinds = set(stored["data"]), set(fresh["data"])
-    if kinds != new_kinds:
-        return f"{sorted(kinds)} are stored, {sorted(new_kinds)} came"
-    for kind in sorted(kinds.difference(IMAGES)):
-        left, right = stored["data"][kind], fresh["data"][kind]
+        old, new = (f"{o['ename']}: {o['evalue']}" for o in (stored, fresh))
+        return text_difference(old, new)
+    for kind in sorted(set(stored["data"]).difference(IMAGES)):
+        old, new = stored["data"][kind], fresh["data"][kind]
         if kind.endswith("json"):
-            found = data_difference(left, right, exact=exact)
+            found = data_difference(old, new, exact=exact)
         else:
-            (left, given), (right, new) = _taken_out(_joined(left)), _taken_out(_joined(right))
-            found = text_difference(left, right, exact) or live_difference(given, new, "parameters")
+            old, new = joined(old), joined(new)
+            live = [[json.loads(html.unescape(found)) for found in PARAMETERS.findall(text)]
+                    for text in (old, new)]  # fmt: skip
+            old, new = (PARAMETERS.sub("data-parameters", text) for text in (old, new))
+            found = text_difference(old, new, exact)
+            found = found or data_difference(*live, "parameters", live=True)
         if found:
             return f"{kind}: {found}"
     return None
@@ -237,61 +179,61 @@ def output_difference(stored: dict, fresh: dict, exact: bool = False) -> str | N
 def difference(stored: list[dict], fresh: list[dict], *, exact: bool = False) -> str | None:
     """What differs between the stored and the fresh outputs of a cell, or ``None``.
 
-    Parameters
-    ----------
-    stored, fresh : list of dict
-        Outputs as notebooks hold them.
-    exact : bool
-        No printed digit may differ; otherwise the last may, by one.
+    With ``exact`` no printed digit may differ; otherwise the last may, by one.
     """
-    stored, fresh = _coalesce(stored), _coalesce(fresh)
+    stored, fresh = coalesced(stored), coalesced(fresh)
     if len(stored) != len(fresh):
         return f"{len(stored)} outputs are stored, {len(fresh)} came"
     for i, (left, right) in enumerate(zip(stored, fresh, strict=True)):
-        found = output_difference(left, right, exact)
-        if found:
+        if found := output_difference(left, right, exact):
             return f"output {i}: {found}"
     return None
 
 
-# ----------------------------------------------------------------------- the data behind figures
+# ------------------------------------------------------------------------ the data behind figures
 
-# What tools/run_notebooks.py writes above a table is no part of the figure.
-ORIGIN = "# figure: "
-COMMENT = re.compile(r"# (?:frame (?P<frame>.*?), )?(?P<text>(?:panel \d+|title|thinned|not in).*)")
-AXIS = re.compile(
-    r"panel (?P<panel>\d+), (?P<name>\w+): .*; (?P<scale>[\w-]+); (?P<low>\S+) to (?P<high>\S+)"
-)
+AXIS = re.compile(r"(?P<name>.*panel \d+, \w+): .*; (?P<scale>[\w-]+); (?P<ends>\S+ to \S+)")
 
 
 class _Table:
-    """The table of a figure, as mfbook.book.plots.data writes it."""
+    """The table of a figure: its rows by series, its comments, and the axes that these name."""
 
     def __init__(self, text: str):
-        lines = [line for line in text.splitlines() if not line.startswith(ORIGIN)]
-        comments = [line for line in lines if line.startswith("#")]
+        lines = text.splitlines()
         self.columns, *rows = csv.reader(line for line in lines if not line.startswith("#"))
-        self.framed = self.columns[0] == "frame"
-        self.rows = [dict(zip(self.columns, row, strict=True)) for row in rows]
-        frames = dict.fromkeys(row.get("frame") for row in self.rows)
-        #: (frame, panel, series): rows, in their order
+        self.data = self.columns.index("series") + 1
+        #: (frame, if there are any, panel, series): rows, in their order
         self.series: dict[tuple, list[dict]] = {}
-        for row in self.rows:
-            self.series.setdefault((row.get("frame"), row["panel"], row["series"]), []).append(row)
-        #: frame: its comments, also those of all frames; and (frame, panel, name): an axis
-        self.comments: dict = {frame: [] for frame in frames}
-        self.axes: dict[tuple, tuple[str, float, float]] = {}
-        for line in comments:
-            found = COMMENT.fullmatch(line)
-            if found is None:
-                continue
-            for frame in frames if found["frame"] is None else [found["frame"]]:
-                axis = AXIS.fullmatch(found["text"])
-                said = found["text"][: axis.start("low")] if axis else found["text"]
-                self.comments.setdefault(frame, []).append(said)
-                if axis:
-                    ends = float(axis["low"]), float(axis["high"])
-                    self.axes[frame, axis["panel"], axis["name"]] = (axis["scale"], *ends)
+        for row in rows:
+            named = dict(zip(self.columns, row, strict=True))
+            self.series.setdefault(tuple(row[: self.data]), []).append(named)
+        #: (frame, panel, name) as it is written: scale and ends
+        self.axes: dict[str, tuple[str, float, float]] = {}
+        self.comments: list[str] = []
+        # the line that says where a stored table comes from is no part of the figure
+        for line in lines:
+            if line.startswith("# ") and not line.startswith("# figure: "):
+                if axis := AXIS.fullmatch(line[2:]):
+                    low, high = map(float, axis["ends"].split(" to "))
+                    self.axes[axis["name"]] = (axis["scale"], low, high)
+                    line = line.removesuffix(axis["ends"])
+                self.comments.append(line)
+
+    def axis(self, series: tuple, column: str, row: dict) -> tuple[str, float, float]:
+        """The axis along which a column of a series is drawn, or one as long as its values."""
+        *frame, panel, _ = series
+        along = column if column not in ("low", "high") else "y" if row.get("x") else "x"
+        for before in (f"frame {frame[0]}, " if frame else "", ""):
+            if found := self.axes.get(f"{before}panel {panel}, {along}"):
+                return found
+        return "linear", 0.0, max(abs(_number(row[column]) or 0.0) for row in self.series[series])
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _place(value: float, axis: tuple[str, float, float]) -> float:
@@ -304,40 +246,29 @@ def _place(value: float, axis: tuple[str, float, float]) -> float:
     return min(max((value - low) / (high - low), 0.0), 1.0)
 
 
-def _axis_of(column: str, row: dict) -> str:
-    """The axis along which a column is drawn."""
-    if column in ("low", "high"):
-        return "x" if not row.get("x") else "y"
-    return column
+def _apart(one: float, other: float, axis: tuple[str, float, float]) -> bool:
+    return not abs(_place(one, axis) - _place(other, axis)) <= VISIBLE
 
 
-def _is_float(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _series_difference(where: str, column: str, key: tuple, old: _Table, new: _Table) -> str | None:
-    """What differs in one column of one series of two figures, or ``None``."""
-    before, after = old.series[key], new.series[key]
-    frame, panel, _ = key
-    words = 0
-    largest = max((abs(float(row[column])) for row in before
-                   if row[column] and _is_float(row[column])), default=0.0)  # fmt: skip
-    for number, (one, other) in enumerate(zip(before, after, strict=True), 1):
-        a, b = one[column], other[column]
-        if a == b:
-            continue
-        if not (a and b and _is_float(a) and _is_float(b)):
-            words += 1
-            if not (a and b) or words > BORDER * len(before):
-                return f"{where}, row {number}: {column} is {a!r} stored, {b!r} fresh"
-            continue
-        axis = old.axes.get((frame, panel, _axis_of(column, one)), ("linear", 0.0, largest))
-        if not abs(_place(float(a), axis) - _place(float(b), axis)) <= VISIBLE:
-            return f"{where}, row {number}: {column} is {a} stored, {b} fresh"
+def _series_difference(old: _Table, new: _Table, series: tuple) -> str | None:
+    """What differs between the rows of a series in two tables, or ``None``."""
+    before, after = old.series[series], new.series[series]
+    if len(before) != len(after):
+        return f"{len(before)} rows stored, {len(after)} fresh"
+    for column in old.columns[old.data :]:
+        words = 0
+        for i, (row, other) in enumerate(zip(before, after, strict=True), 1):
+            left, right = row[column], other[column]
+            if left == right:
+                continue
+            x, y = _number(left), _number(right)
+            if x is None or y is None:
+                words += 1
+                differs = not (left and right) or words > BORDER * len(before)
+            else:
+                differs = _apart(x, y, old.axis(series, column, row))
+            if differs:
+                return f"row {i}: {column} is {left!r} stored, {right!r} fresh"
     return None
 
 
@@ -347,43 +278,26 @@ def table_difference(stored: str, fresh: str, *, numbers: bool = True) -> str | 
     Panels, their titles and labels, the names of the series and the columns have to be the same.
     With ``numbers`` (which is right unless a figure shows what rounding can change), so have the
     numbers of rows, and no point may lie elsewhere on its axes by more than ``VISIBLE`` of them.
-
-    Parameters
-    ----------
-    stored, fresh : str
-        Tables of ``Picture.data`` or ``Frames.data``; the line that says where a stored table
-        comes from is not compared.
     """
     old, new = _Table(stored), _Table(fresh)
-    if old.columns != new.columns:
-        return f"columns {old.columns} stored, {new.columns} fresh"
-    if list(old.series) != list(new.series):
-        gone = [key for key in old.series if key not in new.series]
-        come = [key for key in new.series if key not in old.series]
-        return f"series stored and not fresh: {gone}; fresh and not stored: {come}"
-    if old.comments.keys() != new.comments.keys() or old.axes.keys() != new.axes.keys():
-        return "panels or frames differ"
-    for frame, lines in old.comments.items():
-        here, there = ([line for line in of if numbers or not line.startswith("thinned")]
-                       for of in (lines, new.comments[frame]))  # fmt: skip
-        found = text_difference("\n".join(here), "\n".join(there))
-        if found:
-            return f"comments: {found}"
+    for what in ("columns", "series", "axes"):
+        one, other = list(getattr(old, what)), list(getattr(new, what))
+        if one != other:
+            return f"{what}: {one} stored, {other} fresh"
+    here, there = (
+        "\n".join(line for line in table.comments if numbers or "thinned: " not in line)
+        for table in (old, new)
+    )
+    if found := text_difference(here, there):
+        return f"comments: {found}"
     if not numbers:
         return None
-    for key, (scale, *ends) in old.axes.items():
-        for end, fresh_end in zip(ends, new.axes[key][1:], strict=True):
-            axis = (scale, *ends)
-            wider = (scale, *new.axes[key][1:])
-            if max(abs(_place(fresh_end, axis) - _place(end, axis)),
-                   abs(_place(fresh_end, wider) - _place(end, wider))) > VISIBLE:  # fmt: skip
-                return f"axis {key}: {old.axes[key]} stored, {new.axes[key]} fresh"
-    for key, rows in old.series.items():
-        where = ", ".join(part for part in key if part)
-        if len(rows) != len(new.series[key]):
-            return f"{where}: {len(rows)} rows stored, {len(new.series[key])} fresh"
-        for column in old.columns[old.columns.index("series") + 1 :]:
-            found = _series_difference(where, column, key, old, new)
-            if found:
-                return found
+    for name, axis in old.axes.items():
+        wider = new.axes[name]
+        ends = zip(axis[1:], wider[1:], strict=True)
+        if any(_apart(*pair, axis) or _apart(*pair, wider) for pair in ends):
+            return f"axis {name}: {axis} stored, {wider} fresh"
+    for series in old.series:
+        if found := _series_difference(old, new, series):
+            return f"{', '.join(series)}, {found}"
     return None

@@ -18,11 +18,10 @@ def corpus_difference() -> str | None:
     """Why outputs computed from the text corpus cannot be compared here, or ``None``."""
     from mfbook.book.tasks import corpus_hash
 
-    recorded = (BOOK / "corpus_hash.txt").read_text().strip()
-    here = corpus_hash()
-    if recorded == here:
-        return None
-    return f"the text that ships with this Python ({here}) is not the recorded one ({recorded})"
+    recorded, here = (BOOK / "corpus_hash.txt").read_text().strip(), corpus_hash()
+    if recorded != here:
+        return f"the text that ships with this Python ({here}) is not the recorded one ({recorded})"
+    return None
 
 
 def without_data(outputs: list[dict]) -> tuple[list[dict], list[str]]:
@@ -60,9 +59,7 @@ def compare_outputs(self, test, ref, skip_compare=None) -> bool:
 
 
 def install() -> None:
-    """Put the comparison in place, if nbval is there."""
-    try:
-        from nbval.plugin import IPyNbCell
-    except ImportError:
-        return
+    """Put the comparison in place."""
+    from nbval.plugin import IPyNbCell
+
     IPyNbCell.compare_outputs = compare_outputs
