@@ -27,10 +27,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from mfbook import _moved
-
-_moved.install()
-
 #: Names of everyday use, by the module that has them.
 _PLACES = {
     "measure": ["Measure", "mixture"],
@@ -50,7 +46,6 @@ _PLACES = {
         "atomic_stability", "dirac_stability", "stationarity", "stationary_head",
         "strong_monotonicity",
     ],
-    "bounds": ["heads_needed"],
     "transport": ["coupled_distance", "sliced_w2", "wasserstein"],
     "equilibria": ["clusters", "minimise_on_circle", "second_order", "settle"],
     "book.tasks": ["Task", "copy_task", "teacher_student", "text_task"],
@@ -90,7 +85,6 @@ __all__ = [
     "features",
     "frank_wolfe_gap",
     "gradient_flow",
-    "heads_needed",
     "influence",
     "minimise_on_circle",
     "mixture",
@@ -109,7 +103,6 @@ __all__ = [
 
 if TYPE_CHECKING:
     from mfbook.book.tasks import Task, copy_task, teacher_student, text_task
-    from mfbook.bounds import heads_needed
     from mfbook.equilibria.clusters import clusters
     from mfbook.equilibria.minimiser import minimise_on_circle
     from mfbook.equilibria.second_order import second_order

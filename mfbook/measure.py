@@ -17,7 +17,6 @@ import scipy
 from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
-from mfbook._types import Seed
 
 __all__ = ["Measure", "mixture"]
 
@@ -155,29 +154,6 @@ class Measure:
         validate.function(g, "g")
         moved = validate.array(g(self.atoms), "g(atoms)", (self.size, "E"), allow_complex=True)
         return Measure(moved, self.weights)
-
-    def resample(self, rng: Seed, n: int) -> Measure:
-        r"""Empirical measure :math:`\hat\mu_n` of n independent draws from :math:`\mu`.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator or int
-            Source of randomness, or a seed.
-        n : int
-            Number of draws, at least 1.
-
-        Returns
-        -------
-        Measure
-            With n atoms of equal weight.
-
-        Examples
-        --------
-        >>> Measure([[1.0], [3.0]]).resample(0, 4).atoms.ravel()
-        array([3., 1., 1., 1.])
-        """
-        rng, n = validate.generator(rng), validate.count(n, "n")
-        return Measure(self.atoms[rng.choice(self.size, size=n, p=self.weights)])
 
     def merge(self, tolerance: float = 0.0) -> Measure:
         r"""Join atoms that are within ``tolerance`` into their weighted barycentre.

@@ -36,7 +36,6 @@ import numpy as np  # noqa: E402
 from mfbook import bounds, equilibria, landscape, stability, transport  # noqa: E402  # noqa: E402
 from mfbook import flow as flows  # noqa: E402
 from mfbook.book import tasks  # noqa: E402
-from mfbook.book.sweep import grid, sweep  # noqa: E402
 from mfbook.bounds import derivatives  # noqa: E402
 from mfbook.flow.influence import influence  # noqa: E402
 from mfbook.measure import Measure, mixture  # noqa: E402
@@ -44,7 +43,6 @@ from mfbook.models import sphere as sph  # noqa: E402
 from mfbook.models import tokens  # noqa: E402
 from mfbook.models.attention import AttentionRisk, HeadShape, attention_weights, features  # noqa: E402
 from mfbook.models.attention.ensemble import ensemble_gradient, sgd_ensemble  # noqa: E402
-from mfbook.models.attention.parallel import shards  # noqa: E402
 from mfbook.models.confinement import Anchor, Ridge  # noqa: E402
 from mfbook.models.layers import StackedRisk as TwoLayers  # noqa: E402
 from mfbook.models.layers import label  # noqa: E402
@@ -143,12 +141,9 @@ def spread(values, count=6) -> np.ndarray:
 @group
 def measures() -> dict:
     mu, nu = cloud(30, 3), cloud(20, 3, seed=6)
-    repeated = mu.resample(7, 50).merge()
     return {
         "moments": mu.integrate(mu.atoms),
         "mixture": mixture(mu, nu, 0.3).integrate(np.append(mu.atoms, nu.atoms, axis=0)),
-        "resampled": repeated.integrate(repeated.atoms),
-        "merged weights": repeated.weights,
         "merged within 0.3": mu.merge(0.3).atoms.sum(axis=0),
     }
 
@@ -299,14 +294,12 @@ def distances() -> dict:
     sliced = transport.sliced_w2(mu, xi, 0)
     witness = transport.dual_witness(mu, xi)
     middle = transport.displacement(mu, xi, 0.4)
-    functions = transport.random_functions(4, 4, 6)
     return {
         **found,
         "coupled": transport.coupled_distance(mu, nu),
         "sliced": [sliced.distance, sliced.error],
         "witness": [witness.value, witness.distance],
         "displacement": middle.integrate(middle.atoms**2),
-        "discrepancies": [transport.discrepancy(f, mu, xi) for f in functions],
     }
 
 
@@ -347,11 +340,9 @@ def kernels() -> dict:
     for beta in (0.05, 2.0, 60.0):
         found[f"kernel at {beta:g}"] = sph.kernel(u, beta)[0]
         found[f"slope at {beta:g}"] = sph.kernel(u, beta)[1]
-        found[f"coefficients at {beta:g}"] = sph.fourier_coefficients(beta)[:5]
         found[f"eigenvalues at {beta:g}"] = sph.funk_hecke(beta, 5, range(5), log=True)
         found[f"concentration at {beta:g}"] = [
             sph.inflection(beta), *bounds.anticoncentration(beta),
-            bounds.cluster_mass_bound(beta, 0.1),
         ]  # fmt: skip
     return found
 
@@ -412,15 +403,10 @@ def minimiser() -> dict:
         found[f"moments, {name} at {beta:g}"] = best.measure.integrate(squares)
         gap = certificate.frank_wolfe_gap(F, cloud(9, 2), rng=0)
         found[f"gap of nine atoms, {name} at {beta:g}"] = [gap.found, gap.rigorous]
-    least = landscape.least_first_variation(
-        energy(2.0, 3, activation="tanh"), *_atoms(cloud(6, 3)), rng=0, starts=3, tolerance=1e-4
-    )
+    local = energy(2.0, 3, activation="tanh").at(cloud(6, 3))
+    least = local.minimise(0, starts=3, tolerance=1e-4)
     found["least value on the sphere"] = least.value
     return found
-
-
-def _atoms(mu):
-    return mu.atoms, mu.weights
 
 
 @group
@@ -551,21 +537,6 @@ def exercises() -> dict:
         "induction: optimal risk": induction.optimal_risk,
         "text: tokens": spread(text.X),
         "text: bits": [tasks.unigram_bits(text), tasks.bigram_bits(text)],
-    }
-
-
-def draw(seed: int) -> float:
-    """One cell of a sweep: the risk of heads drawn from the law of ``heads()``."""
-    return float(risk()(heads().resample(seed, 30)))
-
-
-@group
-def sweeps() -> dict:
-    F = shards(risk(), 3)
-    return {
-        "risks of draws": sweep(draw, grid(seed=range(6)), progress=False),
-        "risk in shards": F(heads()),
-        "gradient in shards": spread(F.gradient(heads().atoms, heads()), 10),
     }
 
 

@@ -17,9 +17,7 @@ from mfbook.bounds.approximation import (
 from mfbook.bounds.atoms import AtomCount, atom_count_bounds, local_mass_bound
 from mfbook.bounds.clusters import (
     anticoncentration,
-    cluster_mass_bound,
     heavy_atom_bound,
-    single_cluster_excluded,
 )
 from mfbook.bounds.drift import DriftLipschitz, GrowthBound, drift_lipschitz, growth_bound
 from mfbook.bounds.features import (
@@ -34,7 +32,6 @@ from mfbook.bounds.features import (
     sharp_jacobian_bound,
     third_moment_constant,
 )
-from mfbook.bounds.heads import HeadsNeeded, heads_needed
 from mfbook.bounds.loss import loss_lipschitz, loss_smoothness, softmax_lipschitz
 from mfbook.bounds.propagation import PropagationBound, propagation_bound, propagation_rate
 from mfbook.bounds.sampling import TrainingBound, finite_population, training_bound
@@ -45,12 +42,10 @@ __all__ = [
     "DriftLipschitz",
     "FeatureBounds",
     "GrowthBound",
-    "HeadsNeeded",
     "PropagationBound",
     "TrainingBound",
     "anticoncentration",
     "atom_count_bounds",
-    "cluster_mass_bound",
     "data_radii",
     "drift_lipschitz",
     "feature_bound",
@@ -58,7 +53,6 @@ __all__ = [
     "feature_variance",
     "finite_population",
     "growth_bound",
-    "heads_needed",
     "heavy_atom_bound",
     "hessian_attained",
     "hessian_bound",
@@ -73,7 +67,6 @@ __all__ = [
     "score_bound",
     "sharp_jacobian_bound",
     "sharp_rate",
-    "single_cluster_excluded",
     "softmax_lipschitz",
     "stacked_cost",
     "stacked_gain",

@@ -12,9 +12,7 @@ from mfbook.models.sphere.kernel import _angle
 
 __all__ = [
     "anticoncentration",
-    "cluster_mass_bound",
     "heavy_atom_bound",
-    "single_cluster_excluded",
 ]
 
 
@@ -80,79 +78,6 @@ def anticoncentration(beta: float, gamma: float = 0.5) -> tuple[float, float]:
     return math.exp(-2 * beta * half * half) * (math.cos(reach) - beta * sine * sine), b
 
 
-def cluster_mass_bound(beta: float, lipschitz_omega: float, gamma: float = 0.5) -> float:
-    r"""Largest mass of a cluster in a second-order state of descent on the circle, Theorem 3.5.
-
-    .. math:: m(C)\le\frac{b+\operatorname{Lip}(\sigma)\|\omega\|_1}{a+b}
-
-    for every set C of two or more atoms with pairwise distances at most :math:`\gamma/\sqrt\beta`
-    in a second-order critical measure with finitely many atoms; constants of
-    :func:`anticoncentration`. The paper states limits of large :math:`\beta`; this is the same
-    argument for every :math:`\beta`. Move the atoms of C by :math:`\eta` with
-    :math:`\sum_Cm_i\eta_i=0`. Pairs inside C contribute at most
-    :math:`-a\,m(C)\sum m_i\eta_i^2`, pairs across at most :math:`b(1-m(C))\sum m_i\eta_i^2`, and
-    :math:`|\frac12v''|=|\sum_j\omega_j(\sigma'\sin^2-\sigma\cos)|\le\operatorname{Lip}\|\omega\|_1`
-    because :math:`\sigma(0)=0`. The sum must not be negative. Single atoms are not bounded.
-
-    Parameters
-    ----------
-    beta : float
-        Inverse temperature, positive.
-    lipschitz_omega : float
-        :math:`\operatorname{Lip}(\sigma)\|\omega\|_1`, at least 0; the Lipschitz constant on
-        [-1, 1] is enough.
-    gamma : float
-        Size of a cluster in units of :math:`1/\sqrt\beta`.
-
-    Returns
-    -------
-    float
-        At most 1. It is 1, and says nothing, unless ``lipschitz_omega < a``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not such a number.
-
-    Examples
-    --------
-    >>> round(cluster_mass_bound(1e8, 0.0), 4)
-    0.4027
-    >>> cluster_mass_bound(50.0, 0.7), cluster_mass_bound(0.1, 0.0)
-    (1.0, 1.0)
-    """
-    a, b = anticoncentration(beta, gamma)
-    size = validate.positive(lipschitz_omega, "lipschitz_omega", allow_zero=True)
-    # also covers a <= 0, where the quotient may be 0 / 0
-    return (b + size) / (a + b) if size < a else 1.0
-
-
-def single_cluster_excluded(beta: float, lipschitz_omega: float, gamma: float = 0.5) -> bool:
-    r"""Whether Theorem 3.5 excludes that all atoms, two or more, form one cluster.
-
-    .. math:: \operatorname{Lip}(\sigma)\|\omega\|_1<a
-
-    Arguments and errors as in :func:`cluster_mass_bound`.
-
-    Parameters
-    ----------
-    beta, lipschitz_omega, gamma : float
-        As of :func:`cluster_mass_bound`.
-
-    Returns
-    -------
-    bool
-        Whether the condition holds.
-
-    Examples
-    --------
-    >>> single_cluster_excluded(50.0, 0.5), single_cluster_excluded(50.0, 0.7)
-    (True, False)
-    """
-    a, _ = anticoncentration(beta, gamma)
-    return validate.positive(lipschitz_omega, "lipschitz_omega", allow_zero=True) < a
-
-
 def heavy_atom_bound(
     beta: float,
     kappa: float,
@@ -183,7 +108,8 @@ def heavy_atom_bound(
     kappa : float
         Mass of a heavy atom, in (0, 1].
     m_bar : float
-        Bound on the mass of a cluster, in (0, 1]: :func:`cluster_mass_bound`.
+        Bound on the mass of a cluster, in (0, 1]: :math:`(b+\operatorname{Lip}(\sigma)\|\omega\|_1)
+        /(a+b)` with the constants of :func:`anticoncentration`, by Theorem 3.5.
     gamma : float
         Size of a cluster in units of :math:`1/\sqrt\beta`, the same as for ``m_bar``.
     arcs : float or sequence of float

@@ -67,11 +67,6 @@ class Clusters:
         """The largest spread of all clusters."""
         return float(self.spread.max())
 
-    @property
-    def tight(self) -> bool:
-        """Whether every particle is within the threshold of its centre."""
-        return self.widest <= self.threshold
-
     def within(self, x: np.ndarray) -> bool:
         """Whether any two of the particles ``x`` in one cluster are within the threshold."""
         if 2 * self.widest <= self.threshold or self.threshold >= np.pi:
@@ -155,8 +150,8 @@ def clusters(
     >>> found = clusters(np.stack([np.cos(angle), np.sin(angle)], axis=1), beta=4.0)
     >>> found.count, found.labels, found.centres[0].round(12), round(found.spread[0], 12)
     (2, array([0, 0, 1]), array([1., 0.]), np.float64(0.1))
-    >>> round(found.widest, 12), found.tight, found.within(np.array([[1.0, 0.0]]))
-    (0.1, True, True)
+    >>> round(found.widest, 12), found.within(np.array([[1.0, 0.0]]))
+    (0.1, True)
     """
     if isinstance(mu, Measure):
         check_measure(mu, largest=validate.LARGEST)

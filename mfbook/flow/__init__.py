@@ -12,8 +12,6 @@ from mfbook.flow.descent import sgd
 from mfbook.flow.engine import dissipation, flow, gradient_flow
 from mfbook.flow.learning_rate import (
     LearningRate,
-    ProfileCheck,
-    check_profile,
     constant,
     custom,
     polynomial_decay,
@@ -26,10 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LearningRate",
-    "ProfileCheck",
     "Rosenbrock",
     "Trajectory",
-    "check_profile",
     "constant",
     "custom",
     "dissipation",

@@ -14,8 +14,6 @@ from mfbook import _validate as validate
 
 __all__ = [
     "LearningRate",
-    "ProfileCheck",
-    "check_profile",
     "constant",
     "custom",
     "polynomial_decay",
@@ -270,77 +268,3 @@ def as_profile(xi) -> LearningRate:
     if callable(xi):
         return custom(xi)
     raise TypeError(f"xi: expected a LearningRate, a callable or None, got {xi!r}")
-
-
-@dataclass(frozen=True)
-class ProfileCheck:
-    """What was found about a profile on [0, t_end].
-
-    Attributes
-    ----------
-    largest, least : float
-        Of the sampled values.
-    slope : float
-        Largest difference quotient of neighbouring samples: a lower bound on the Lipschitz
-        constant, which grows with the number of samples where the profile jumps.
-    tau : float
-        Rescaled time at ``t_end``.
-    clock_error : float
-        The clock in closed form against quadrature (0 where there is no closed form).
-    diverges : bool or None
-        Whether the integral is infinite, where the profile knows.
-    """
-
-    largest: float
-    least: float
-    slope: float
-    tau: float
-    clock_error: float
-    diverges: bool | None
-
-    @property
-    def holds(self) -> bool:
-        """Whether nothing contradicts Assumption 3.1; a finite sample cannot prove it."""
-        return self.diverges is not False and self.clock_error <= 1e-8 * max(1.0, self.tau)
-
-
-def check_profile(xi: LearningRate | Callable, t_end: float, samples: int = 4097) -> ProfileCheck:
-    r"""Check Assumption 3.1 on a horizon: bounded, Lipschitz, not negative, :math:`\int\xi=\infty`.
-
-    Parameters
-    ----------
-    xi : LearningRate or callable
-        What is examined.
-    t_end : float
-        Horizon, positive.
-    samples : int
-        Number of equally spaced times, at least 2.
-
-    Returns
-    -------
-    ProfileCheck
-        What was found.
-
-    Raises
-    ------
-    ValueError
-        If a sampled value is negative or not finite.
-
-    Examples
-    --------
-    >>> check_profile(polynomial_decay(0.5, 1.0, 2.0), t_end=10.0).holds
-    False
-    """
-    xi, t_end = as_profile(xi), validate.scale(t_end, "t_end")
-    t = np.linspace(0, t_end, validate.count(samples, "samples", least=2))
-    values = xi(t)
-    tau = xi.tau(t_end)
-    by_quadrature = custom(xi.profile, breaks=xi.breaks).tau(t_end)
-    return ProfileCheck(
-        float(values.max()),
-        float(values.min()),
-        float(np.abs(np.diff(values) / np.diff(t)).max()),
-        tau,
-        abs(tau - by_quadrature),
-        xi.diverges,
-    )

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from os import PathLike
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from mfbook import _validate as validate
-from mfbook.flow.checkpoint import read
 from mfbook.measure import Measure
 
 __all__ = ["Trajectory"]
@@ -59,15 +55,6 @@ class Trajectory:
     (array([[0.1353]]), array([[1.]]), array([[0.6065]]))
     >>> run.integrate(lambda x: x[:, 0]).round(4)
     array([1.    , 0.3679, 0.1353])
-
-    It can be kept in a file:
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     run.save(f"{folder}/run.npz")
-    ...     again = Trajectory.load(f"{folder}/run.npz")
-    >>> bool((again.atoms == run.atoms).all())
-    True
     """
 
     t: np.ndarray
@@ -158,50 +145,3 @@ class Trajectory:
                 for x in self.atoms
             ]
         )
-
-    def save(self, path: str | PathLike) -> None:
-        """Write everything except the interpolant to one ``.npz`` file."""
-        _path(path)
-        plain = {
-            f.name: getattr(self, f.name)
-            for f in fields(self)
-            if f.name not in (*ARRAYS, "events", "_dense")
-        }
-        plain["events"] = [list(map(float, e)) for e in self.events]
-        arrays = {name: getattr(self, name) for name in ARRAYS}
-        with open(path, "wb") as file:
-            np.savez_compressed(file, about=json.dumps(plain), **arrays)
-
-    @staticmethod
-    def load(path: str | PathLike) -> Trajectory:
-        """Read what :meth:`save` wrote.
-
-        Parameters
-        ----------
-        path : str or path-like
-            A file that :meth:`save` wrote.
-
-        Returns
-        -------
-        Trajectory
-            What was saved.
-
-        Raises
-        ------
-        FileNotFoundError, ValueError
-            If there is no such file, or it is not a trajectory.
-        """
-        _path(path)
-        if not Path(path).is_file():
-            raise FileNotFoundError(f"path: expected a trajectory, found no file at '{path}'")
-        data = read(path, "path")
-        about = data.pop("about")
-        if set(data) != set(ARRAYS) or "completed" not in about:
-            raise ValueError(f"path: expected a saved trajectory, got '{path}'")
-        about["events"] = tuple(np.array(e) for e in about["events"])
-        return Trajectory(**data, **about)
-
-
-def _path(path) -> None:
-    if not isinstance(path, (str, PathLike)):
-        raise TypeError(f"path: expected a str or a path, got {path!r}")

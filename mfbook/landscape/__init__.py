@@ -16,7 +16,6 @@ from mfbook.landscape.extremal import (
     maximise_potential,
     minimise_potential,
 )
-from mfbook.landscape.first_variation import least_first_variation
 
 __all__ = [
     "Extremal",
@@ -26,7 +25,6 @@ __all__ = [
     "collinear_maximum",
     "diagonal_maximum",
     "is_analytic_potential",
-    "least_first_variation",
     "maximise_potential",
     "minimise_potential",
     "nondegenerate_normalised",

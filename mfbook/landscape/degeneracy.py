@@ -89,11 +89,6 @@ class NormalisedCondition:
         """Whether the condition with signs holds: no region has a multiple of the identity."""
         return not self.difference_is_multiple.any()
 
-    @property
-    def active_holds(self) -> bool:
-        """Whether the condition on the active units alone holds on all regions."""
-        return not self.active_is_multiple.any()
-
 
 def nondegenerate_normalised(a: ArrayLike, omega: ArrayLike) -> NormalisedCondition:
     r"""Check the hypothesis of Proposition 6.1, for normalised attention with a ReLU perceptron.
@@ -151,8 +146,8 @@ def nondegenerate_normalised(a: ArrayLike, omega: ArrayLike) -> NormalisedCondit
     >>> at = report.regions.signs.tolist().index([1, -1])
     >>> bool(report.difference_is_multiple[at]), bool(report.active_is_multiple[at])
     (True, False)
-    >>> report.holds, report.active_holds, report.constant
-    (False, False, False)
+    >>> report.holds, report.constant
+    (False, False)
     """
     regions = sign_regions(a)
     a = regions.a

@@ -14,7 +14,6 @@ from mfbook.transport.lipschitz import (
     discrepancy,
     distance_to,
     dual_witness,
-    random_functions,
     saturated,
 )
 from mfbook.transport.plans import Plan, displacement, optimal_plan, wasserstein
@@ -31,7 +30,6 @@ __all__ = [
     "distance_to",
     "dual_witness",
     "optimal_plan",
-    "random_functions",
     "saturated",
     "sliced_w2",
     "wasserstein",

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
 from mfbook._blocks import blocks
-from mfbook._types import Seed
 from mfbook.measure import Measure
 from mfbook.transport.solvers import BLOCK, check_pair, mean_length, scaled, simplex
 
@@ -23,7 +22,6 @@ __all__ = [
     "discrepancy",
     "distance_to",
     "dual_witness",
-    "random_functions",
     "saturated",
 ]
 
@@ -177,41 +175,6 @@ def saturated(
         lambda x: width * level(x),
         lambda x: (1 - level(x)[:, None] ** 2) * u,
     )
-
-
-def random_functions(rng: Seed, dim: int, n: int) -> tuple[TestFunction, ...]:
-    """Draw n test functions on R^dim: in turn a direction, a distance and a saturated step.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator or int
-        Source of randomness, or a seed.
-    dim, n : int
-        In which dimension, and how many.
-
-    Returns
-    -------
-    tuple of TestFunction
-        The functions.
-
-    Examples
-    --------
-    >>> [f.name for f in random_functions(0, 3, 4)]
-    ['direction 0', 'distance 1', 'saturated 2', 'direction 3']
-    """
-    rng = validate.generator(rng)
-    dim, n = validate.count(dim, "dim"), validate.count(n, "n")
-    functions = []
-    for k in range(n):
-        v = rng.normal(size=dim)
-        if k % 3 == 0:
-            functions.append(direction(v, f"direction {k}"))
-        elif k % 3 == 1:
-            functions.append(distance_to(v, f"distance {k}"))
-        else:
-            offset, width = rng.normal(), rng.uniform(0.5, 2)
-            functions.append(saturated(v, offset, width, f"saturated {k}"))
-    return tuple(functions)
 
 
 def discrepancy(f: Callable, mu: Measure, nu: Measure) -> float:

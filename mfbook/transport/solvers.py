@@ -83,7 +83,7 @@ def cost_matrix(x, y, p: int, memory: float, solver: str):
     if needed > memory:
         raise ValueError(
             f"memory: {len(x)} times {len(y)} atoms need {needed / 1e9:.3g} GB, more than the "
-            f"{memory / 1e9:.3g} GB allowed; use sliced_w2, or fewer atoms (Measure.resample)"
+            f"{memory / 1e9:.3g} GB allowed; use sliced_w2, or fewer atoms"
         )
     return scipy.spatial.distance.cdist(x, y, "euclidean" if p == 1 else "sqeuclidean")
 

@@ -42,7 +42,6 @@ RELATIONS = {
     "no step": (lambda: mf.check_functional(RISK, MU, 0, step=0.0), "step"),
     "a step beyond the segment": (lambda: mf.check_functional(RISK, MU, 0, step=0.75), "step"),
     "no head": (lambda: mf.HeadShape(0, 1, 1), "d"),
-    "no draw": (lambda: MU.resample(0, 0), "n"),
     "more draws than integers": (lambda: RISK.sample(0, 2**70), "n"),
     "negative label": (lambda: risk(Y=label(1.1, -0.1, 0, 0)), "Y"),
     "labels that sum to more": (lambda: risk(Y=label(0.25, 0.25, 0.25, 0.25 + 1e-6)), "Y"),
@@ -90,7 +89,6 @@ def test_kinds_of_objects():
         refused(lambda a=a: a * RISK, "terms", TypeError)
     refused(lambda: mf.functional.Combination(((1.0, "R"),)), "terms", TypeError)
     for rng in (None, -1, True, "seed", np.random):  # randomness is explicit
-        refused(lambda rng=rng: MU.resample(rng, 2), "rng", TypeError)
         refused(lambda rng=rng: (RISK + mf.Ridge(1.0)).sample(rng, 2), "rng", TypeError)
     refused(lambda: risk(X=X + 0j), "X", TypeError)
     refused(lambda: risk(Y=label(0.5, 0.5, 0.5, 0)), r"Y: .* at index \(1, 2")  # it says where
@@ -120,7 +118,6 @@ def test_bad_input_is_found_before_any_work():
     rng = np.random.default_rng(0)
     before = rng.bit_generator.state
     for call in (
-        lambda: MU.resample(rng, 0),
         lambda: RISK.sample(rng, 0),
         lambda: mf.Ball(1.0, (2,)).sample(rng, 0),
         lambda: mf.Sphere().sample(rng, 2, 1),

@@ -38,10 +38,6 @@ ANGLES, LENGTHS = 20, (0.0, 0.4, 0.8, 1.5, 3.0, 6.0, 12.0, 1e4)
 
 FILE = _stored.FOLDER / "cascade.npz"
 COMMAND = "python -m mfbook.book.experiments.cascade"
-MODULES = (
-    "models/attention", "measure", "landscape/uniform", "book/experiments/cascade",
-    "book/experiments/_descents",
-)  # fmt: skip
 
 
 @cache
@@ -285,7 +281,7 @@ def load() -> dict:
 def main() -> None:
     """Compute and store everything."""
     cost = f"{len(SHARES)} strengths of ridge, {TASKS} cascades each: a minute of one core"
-    _stored.main(FILE, COMMAND, MODULES, cost, compute)
+    _stored.main(FILE, COMMAND, cost, compute)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from mfbook.book.experiments import _stored
-from mfbook.book.sweep import grid, sweep
+from mfbook.book.experiments._stored import evaluate, grid
 from mfbook.book.tasks import Task, teacher_student
 from mfbook.flow import gradient_flow, sgd
 from mfbook.flow.influence import influence
@@ -44,9 +44,6 @@ TOLERANCE: dict[str, Any] = {"rtol": 1e-8, "atol": 1e-10}
 
 FILE = _stored.FOLDER / "propagation.npz"
 COMMAND = "python -m mfbook.book.experiments.propagation"
-MODULES = (
-    "models/attention", "flow", "measure", "book/tasks", "transport",
-)  # fmt: skip
 
 
 @cache
@@ -331,42 +328,42 @@ def compute(cache_folder, jobs: int) -> dict[str, np.ndarray]:
         key=lambda c: min(c["M"], law().size) / c["epsilon"], reverse=True,
     )  # fmt: skip
     descents = dict(
-        zip(map(lambda c: tuple(c.values()), cells), sweep(descent_cell, cells, **options),
+        zip(map(lambda c: tuple(c.values()), cells), evaluate(descent_cell, cells, **options),
             strict=True)
     )  # fmt: skip
     signed = np.array(
         [[np.concatenate([descents[M, e, b] for b in batches]) for e in STEPS] for M in HEADS]
     )
     cells = grid(M=HEADS, seed=range(FLOWS))
-    flows = np.array(sweep(flow_row, cells, **options)).reshape(len(HEADS), FLOWS, -1, 5)
+    flows = np.array(evaluate(flow_row, cells, **options)).reshape(len(HEADS), FLOWS, -1, 5)
     cells = grid(M=NOISE_HEADS, epsilon=STEPS)
-    noise = np.array(sweep(noise_cell, cells, **options))
+    noise = np.array(evaluate(noise_cell, cells, **options))
     cells = grid(M=FOLLOWED_HEADS, epsilon=FOLLOWED_STEPS, seeds=[tuple(range(FOLLOWED))])
-    followed = np.array(sweep(followed_cell, cells, **options))
+    followed = np.array(evaluate(followed_cell, cells, **options))
     shape = (len(FOLLOWED_HEADS), len(FOLLOWED_STEPS), *followed.shape[1:])
     return {
         "descent_largest": np.abs(signed).max(axis=3),
         "descent_end": signed[:, :, :, -1],
         "flow_largest": np.abs(flows).max(axis=2),
         "flow_signed": flows[:, :, ::4].astype(np.float32),
-        "euler_largest": np.array(sweep(euler_row, grid(seed=range(REPETITIONS)), **options)),
+        "euler_largest": np.array(evaluate(euler_row, grid(seed=range(REPETITIONS)), **options)),
         "followed": followed.reshape(shape).astype(np.float32),
         "noise_largest": noise.reshape(len(NOISE_HEADS), len(STEPS), REPETITIONS, 5),
         "continuous_signed": np.array(
-            sweep(continuous_cell, grid(M=CONTINUOUS_HEADS), **options)
+            evaluate(continuous_cell, grid(M=CONTINUOUS_HEADS), **options)
         ).astype(np.float32),
-        "lipschitz": np.array(sweep(lipschitz_row, grid(time=range(9)), **options)),
-        "noise": np.array(sweep(noise_row, grid(time=range(9)), **options)),
-        "influence": np.concatenate(sweep(influence_row, grid(quantity=range(5)), **options)),
+        "lipschitz": np.array(evaluate(lipschitz_row, grid(time=range(9)), **options)),
+        "noise": np.array(evaluate(noise_row, grid(time=range(9)), **options)),
+        "influence": np.concatenate(evaluate(influence_row, grid(quantity=range(5)), **options)),
         "second_variation": np.array(
-            sweep(second_variation_row, grid(seed=range(PROBES)), **options)
+            evaluate(second_variation_row, grid(seed=range(PROBES)), **options)
         ),
         "reference": reference(),
     }
 
 
 def load() -> dict:
-    """The stored results: arrays, and ``about`` with the command and the hash of the code.
+    """The stored results: arrays, and ``about`` with the command.
 
     Array axes: number of heads, step, repetition, quantity (risk, then the four functions);
     ``flow_signed`` and ``continuous_signed`` have the times 0, 1, ..., 8 before the last axis,
@@ -382,7 +379,7 @@ def main() -> None:
         f"{len(HEADS) * len(STEPS)} cells of {REPETITIONS} descents and "
         f"{len(HEADS) * FLOWS} flows: an hour of one core"
     )
-    _stored.main(FILE, COMMAND, MODULES, cost, compute)
+    _stored.main(FILE, COMMAND, cost, compute)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from mfbook.book.experiments._draws import (  # what a chapter names as one modu
     source_draw,
     start,
 )  # fmt: skip
-from mfbook.book.sweep import grid, sweep
+from mfbook.book.experiments._stored import evaluate, grid
 from mfbook.equilibria import Protocol, clusters, second_order, settle
 from mfbook.optimise import frank_wolfe_gap
 
@@ -38,11 +38,6 @@ __all__ = [
 
 FILE = _stored.FOLDER / "sphere.npz"
 COMMAND = "python -m mfbook.book.experiments.sphere"
-#: Modules whose code decides the stored numbers.
-MODULES = (
-    "models/sphere", "models/activations", "equilibria", "flow/rosenbrock", "optimise", "measure",
-    "space", "book/experiments/sphere", "book/experiments/_draws",
-)  # fmt: skip
 
 #: Inverse temperatures of the simulations.
 BETAS = (0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 5.0, 7.0, 10.0, 15.0, 25.0, 35.0, 50.0)
@@ -308,7 +303,7 @@ def compute_source(cache_folder, jobs: int) -> dict[str, np.ndarray]:
 
     def rows(todo):
         order = sorted(range(len(todo)), key=lambda i: -_cost(todo[i]))
-        results = sweep(published, [todo[i] for i in order], cache=cache_folder, n_jobs=jobs)
+        results = evaluate(published, [todo[i] for i in order], cache=cache_folder, n_jobs=jobs)
         return [
             row for _, row in sorted(zip(order, results, strict=True), key=lambda pair: pair[0])
         ]
@@ -347,7 +342,7 @@ def compute_second(cache_folder, jobs: int) -> dict[str, np.ndarray]:
     todo = cells()
     # the costly runs first, so that no process is left with one at the end
     order = sorted(range(len(todo)), key=lambda i: (-min(todo[i]["d"], 3), -todo[i]["beta"]))
-    results = sweep(run, [todo[i] for i in order], cache=cache_folder, n_jobs=jobs)
+    results = evaluate(run, [todo[i] for i in order], cache=cache_folder, n_jobs=jobs)
     rows = [row for _, row in sorted(zip(order, results, strict=True), key=lambda pair: pair[0])]
     return _as_arrays(todo, rows)
 
@@ -460,7 +455,7 @@ def main() -> None:
     """Compute and store everything."""
     count = len(cells()) + len(source_cells())
     cost = f"{count} runs of 500 to 1000 particles: an hour or two of one core"
-    _stored.main(FILE, COMMAND, MODULES, cost, compute)
+    _stored.main(FILE, COMMAND, cost, compute)
 
 
 if __name__ == "__main__":

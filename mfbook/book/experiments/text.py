@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 
 from mfbook.book.experiments import _stored
-from mfbook.book.sweep import grid, sweep
+from mfbook.book.experiments._stored import evaluate, grid
 from mfbook.book.tasks import Task, bits_per_character, corpus_hash, text_task
 from mfbook.flow import LearningRate, warmup_cosine
 from mfbook.measure import Measure
@@ -36,7 +36,6 @@ COMPARED, SHARES = (2, 6), (0.1, 0.5, 0.9)
 
 FILE = _stored.FOLDER / "text.npz"
 COMMAND = "python -m mfbook.book.experiments.text"
-MODULES = ("models/attention", "flow", "measure", "book/tasks")
 
 
 @cache
@@ -129,28 +128,22 @@ def _distances(one, other) -> np.ndarray:
 def compute(cache_folder, jobs: int) -> dict[str, np.ndarray]:
     """The reference first, then all smaller layers."""
     options = {"cache": cache_folder, "n_jobs": jobs}
-    orders = np.array(sweep(order_row, grid(order=range(ORDERS)), **options))
-    # one cell, so that it is cached like the others
-    (reference,) = sweep(_reference_cell, [{"heads": REFERENCE}], **options)
+    orders = np.array(evaluate(order_row, grid(order=range(ORDERS)), **options))
+    (reference,) = evaluate(reference_run, [{}], **options)
     out = {
         "reference_bits": reference["bits"], "reference_quantiles": reference["quantiles"],
         "reference_moved": reference["moved"], "order_bits": orders,
     }  # fmt: skip
     for M in HEADS:
         cells = [{"M": M, "block": b, "heads": reference["heads"]} for b in range(BLOCKS[M])]
-        rows = sweep(row, cells, **options)
+        rows = evaluate(row, cells, **options)
         for name in ("bits", "quantiles", "apart"):
             out[f"{name}_{M}"] = np.array([r[name] for r in rows])
     return out
 
 
-def _reference_cell(heads: int) -> dict:
-    assert heads == REFERENCE
-    return reference_run()
-
-
 def load() -> dict:
-    """The stored results: arrays, and ``about`` with the command and the hashes."""
+    """The stored results: arrays, and ``about`` with the command and the hash of the text."""
     return _stored.load(FILE)
 
 
@@ -160,7 +153,7 @@ def main() -> None:
         f"{sum(BLOCKS.values()) + ORDERS} layers of 8 to 2048 heads and one of {REFERENCE}, "
         f"{STEPS} steps each: half an hour of one core"
     )
-    _stored.main(FILE, COMMAND, MODULES, cost, compute, corpus=corpus_hash())
+    _stored.main(FILE, COMMAND, cost, compute, corpus=corpus_hash())
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ English *text*. Embeddings are fixed; one layer of heads is all that learns.
 from mfbook.book.tasks.synthetic import (
     copy_head,
     copy_task,
-    induction_head,
     induction_task,
     teacher_student,
 )
@@ -20,7 +19,6 @@ from mfbook.book.tasks.text import (
     corpus,
     corpus_hash,
     prose,
-    task_from_text,
     text_task,
 )
 
@@ -35,10 +33,8 @@ __all__ = [
     "corpus",
     "corpus_hash",
     "entropy",
-    "induction_head",
     "induction_task",
     "prose",
-    "task_from_text",
     "teacher_student",
     "text_task",
     "unigram_bits",

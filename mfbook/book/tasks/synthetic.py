@@ -192,7 +192,7 @@ def induction_task(*, sequences: int, tokens: int, vocabulary: int, rng: Seed) -
     would supply) and a mark, :math:`b_0=1` and -1 elsewhere. Words are the corners of a regular
     simplex as in :func:`copy_task`, and so is ``W_U``; d = 2V - 1 and :math:`\|x_t\|\le\sqrt3`.
 
-    One head solves it (:func:`induction_head`): the score
+    One head solves it: the score
     :math:`\propto\langle e_t,e_{u-1}\rangle-\frac14b_tb_u` is largest where the word before u is
     the word at t, next at the empty position 0, and lower elsewhere; W_V W_O passes the word at u
     on. As its norm grows the risk falls to the mean entropy of the labels, which no measure
@@ -240,50 +240,6 @@ def induction_task(*, sequences: int, tokens: int, vocabulary: int, rng: Seed) -
     mark[0] = 1
     X = join(np.concatenate([words(V)[ids], words(V)[previous]], axis=-1), mark)
     return Task(X, Y, tied(V, V), "induction", ids, names(V), optimal_risk=entropy(Y))
-
-
-def induction_head(shape: HeadShape, *, scale: float) -> np.ndarray:
-    r"""The hand-made head that solves :func:`induction_task`; its matrices grow with ``scale``.
-
-    A match beats the empty position 0, and that beats everything else, by at least
-    :math:`\text{scale}^2/(2\sqrt k)` in score; the logit of the right word is
-    :math:`\text{scale}^2V/(V-1)` above the others.
-
-    Parameters
-    ----------
-    shape : HeadShape
-        With d = 2V - 1, k at least V, v at least V - 1.
-    scale : float
-        Operator norm of each matrix, positive.
-
-    Returns
-    -------
-    array, shape (D,)
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type or is out of range.
-
-    Examples
-    --------
-    >>> shape = HeadShape(11, 6, 5)
-    >>> task = induction_task(sequences=16, tokens=8, vocabulary=6, rng=2)
-    >>> head = induction_head(shape, scale=8.0)
-    >>> bool(task.risk(shape)(Measure.dirac(head)) - task.optimal_risk < 1e-3)
-    True
-    """
-    validate.instance(shape, "shape", HeadShape)
-    scale = validate.positive(scale, "scale")
-    n, odd = divmod(shape.d, 2)
-    if not odd or n < 1 or shape.k < n + 1 or shape.v < n:
-        raise ValueError(
-            f"shape: expected d = 2V - 1 with V >= 2, k >= V and v >= V - 1, got {shape}"
-        )
-    W_Q, W_K, W_V, W_O = (W.copy() for W in shape.split(np.zeros(shape.size)))
-    W_Q[:n, :n] = W_K[n:-1, :n] = W_V[:n, :n] = W_O[:n, :n] = np.eye(n)
-    W_Q[-1, n], W_K[-1, n] = 1, -0.25
-    return scale * shape.join(W_Q, W_K, W_V, W_O)
 
 
 def _lag(lag, T: int) -> int:

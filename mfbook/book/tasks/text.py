@@ -8,13 +8,10 @@ It differs between Python releases; :func:`corpus_hash` says which text a number
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import unicodedata
 from dataclasses import replace
 from functools import cache
-from os import PathLike
-from pathlib import Path
 
 import numpy as np
 
@@ -127,7 +124,7 @@ def corpus() -> str:
         from pydoc_data.topics import topics
     except ImportError:
         raise RuntimeError(
-            "corpus: this Python ships without pydoc_data; use task_from_text with a file"
+            "corpus: this Python ships without pydoc_data; use text_task with a text"
         ) from None
     return clean(prose("\n\n".join(topics.values())))
 
@@ -202,54 +199,6 @@ def text_task(
     # drawn first: with one seed it stays the same when the number of sequences changes
     rest = _windows_task(_windows(ids[cut:], T, held_out, rng, "held_out"))
     return replace(_windows_task(_windows(ids[:cut], T, S, rng, "sequences")), held_out=rest)
-
-
-def task_from_text(
-    path: str | PathLike, *, sequences: int, tokens: int, held_out: int, rng: Seed
-) -> Task:
-    """:func:`text_task` on a text file of your own.
-
-    Parameters
-    ----------
-    path : str or path-like
-        A UTF-8 text file. Its words and punctuation are kept as they are, up to the alphabet.
-    sequences, tokens, held_out, rng
-        As in :func:`text_task`.
-
-    Returns
-    -------
-    Task
-        The task.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    TypeError, ValueError
-        If the file is not UTF-8 text, and as in :func:`text_task`.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "rhyme.txt"
-    ...     _ = file.write_text("the cat sat on the mat, and the dog sat on the log. " * 20)
-    ...     task = task_from_text(file, sequences=16, tokens=4, held_out=4, rng=0)
-    >>> task
-    Task('rhyme.txt': 16 sequences of 4 tokens in R^32, vocabulary 29, 4 sequences held out)
-    """
-    if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"path: expected a str or a path, got {type(path).__name__}")
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"path: expected a text file, found none at '{path}'")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"path: expected UTF-8 text in '{path}' ({error})") from None
-    task = text_task(sequences=sequences, tokens=tokens, held_out=held_out, rng=rng, text=text)
-    return replace(task, name=path.name)
 
 
 def _usable(text: str) -> str:

@@ -6,14 +6,13 @@ circle too.
 """
 
 from mfbook.models.sphere.energy import Field, SphereEnergy
-from mfbook.models.sphere.kernel import fourier_coefficients, funk_hecke, inflection, kernel
+from mfbook.models.sphere.kernel import funk_hecke, inflection, kernel
 from mfbook.models.sphere.linearised import Linearised, frames
 
 __all__ = [
     "Field",
     "Linearised",
     "SphereEnergy",
-    "fourier_coefficients",
     "frames",
     "funk_hecke",
     "inflection",

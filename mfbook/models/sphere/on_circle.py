@@ -213,7 +213,8 @@ def least_on_circle(
     ----------
     f : CircleLandscape
     tolerance : float
-        Relative to the bound on second derivatives (see :func:`least_first_variation`).
+        Relative to the bound on second derivatives,
+        :math:`s+\sum_j|\omega_j|(\ell_j+|\sigma(b_j)|)`.
     budget : int
         Most pairs to evaluate.
     points : int

@@ -1,7 +1,6 @@
-"""The experiments whose results are stored: their files, and rows that are computed again."""
+"""The experiments whose results are stored: what they are made of, and, weekly, more rows again."""
 
 import inspect
-import re
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from mfbook.equilibria import second_order
 from mfbook.flow import gradient_flow
 from mfbook.measure import Measure
 from mfbook.space import Sphere
-from tools.chapters import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -23,14 +21,6 @@ def stored():
 @pytest.fixture(scope="module")
 def settled():
     return sphere.load()
-
-
-@pytest.mark.parametrize("module", [propagation, sphere, text])
-def test_files_are_small_and_name_their_command_and_code(module):
-    about = module.load()["about"]
-    assert re.fullmatch("[0-9a-f]{16}", about["code"]) and module.FILE.stat().st_size < 2e6
-    assert about["command"] == module.COMMAND
-    assert module.COMMAND.removeprefix("python ") in (ROOT / "Makefile").read_text()
 
 
 # --------------------------------------------------------------------- propagation of chaos
@@ -67,11 +57,8 @@ def test_draws_are_counted(M):
     assert np.allclose(*map(propagation.observe, ends), rtol=1e-12, atol=0)
 
 
-@pytest.mark.by_turn
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "M, j, seed", [(16, 4, 49), pytest.param(64, 7, 10, marks=pytest.mark.weekly), (2048, 0, 7)]
-)
+@pytest.mark.weekly
+@pytest.mark.parametrize("M, j, seed", [(16, 4, 49), (64, 7, 10), (2048, 0, 7)])
 def test_descent_rows_are_not_stale(stored, M, j, seed):
     epsilon, i = propagation.STEPS[j], propagation.HEADS.index(M)
     signed = propagation.descent_row(M, epsilon, seed)
@@ -82,8 +69,7 @@ def test_descent_rows_are_not_stale(stored, M, j, seed):
         assert np.allclose(cell[1], signed, rtol=0, atol=1e-12)
 
 
-@pytest.mark.by_turn
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_flow_rows_are_not_stale(stored):
     M, seed = 512, 3
     signed, i = propagation.flow_row(M, seed), propagation.HEADS.index(M)
@@ -92,7 +78,6 @@ def test_flow_rows_are_not_stale(stored):
 
 
 @pytest.mark.weekly
-@pytest.mark.slow
 def test_constants_of_the_trajectory_are_not_stale(stored):
     assert np.allclose(propagation.lipschitz_row(2), stored["lipschitz"][2], rtol=1e-7)
 
@@ -109,8 +94,7 @@ def test_layers_on_text_share_heads_and_data():
     assert np.abs(run[1] - text.train(8, 5, order=1, times=times)[1]).max() > 1e-3
 
 
-@pytest.mark.by_turn
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_text_rows_are_not_stale():
     texts = text.load()
     if texts["about"]["corpus"] != corpus_hash():
@@ -309,8 +293,7 @@ def test_counts_that_are_known_of_the_published_program(published):
         assert published["time"][shown] == pytest.approx([time])
 
 
-@pytest.mark.by_turn
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("cell", [
     (2, 10.0, "ascent", "relu", True, "source"), (2, 0.05, "descent", "gelu", False, "uncapped"),
     (3, 5.0, "descent", "relu", False, "source"), (2, 1.0, "descent", "gelu", False, "stiff"),
@@ -327,8 +310,7 @@ def test_stored_runs_of_the_source_are_not_stale(published, cell):
         assert abs(row["steps"] - published["steps"][i]) <= 10
 
 
-@pytest.mark.by_turn
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize(
     "cell", [(2, 5.0, "ascent", "gelu", False), (3, 1.0, "descent", "none", True)]
 )

@@ -439,31 +439,3 @@ def test_rate_is_the_formula_of_the_theorem(M, steps, share, delta, D):
     whole = [f(t_end / steps, 0) if f else t_end / steps for f in (None, np.nextafter)]
     rates = [bounds.propagation_rate(M, e, delta, D=D, t_end=t_end) for e in whole]
     assert rates[0] == pytest.approx(rates[1], rel=1e-12)
-
-
-# ---------------------------------------------------------------- bounds read backwards
-
-SCALES = st.floats(1e-3, 1e3)
-
-
-@given(st.floats(1e-4, 10.0), SCALES, SCALES, SCALES)
-def test_heads_needed_are_the_fewest(excess, B, sigma2, kappa):
-    found = bounds.heads_needed(excess, B=B, sigma2=sigma2, kappa=kappa)
-    for M, bound in (
-        (found.theorem, lambda M: bounds.monte_carlo_rate(B, M)),
-        (found.sharp, lambda M: bounds.sharp_rate(B, M)),
-        (found.variance, lambda M: bounds.variance_rate(sigma2, M)),
-        (found.leading, lambda M: kappa / M),
-    ):
-        assert M >= 1 and bound(M) <= excess
-        assert M == 1 or bound(M - 1) > excess
-
-
-def test_heads_needed_beyond_what_floats_count():
-    found = bounds.heads_needed(1e-12, B=10.0)
-    assert found.theorem == pytest.approx(2e26, rel=1e-12) and found.variance is None
-    assert bounds.heads_needed(1.0, sigma2=0.0).variance == 1
-    for name, arguments in (("excess", {"excess": 0.0, "B": 1.0}), ("B", {"excess": 1.0}),
-                            ("sigma2", {"excess": 1.0, "sigma2": -1.0})):  # fmt: skip
-        with pytest.raises(ValueError, match=f"^{name}:"):
-            bounds.heads_needed(**arguments)

@@ -42,7 +42,6 @@ def test_single_linkage_against_all_pairs(seed, d, n):
             np.testing.assert_allclose(found.centres[k], mean / np.linalg.norm(mean), atol=1e-7)
             spread = Sphere().distance(x[inside], np.tile(found.centres[k], (inside.sum(), 1)))
             assert found.spread[k] == pytest.approx(spread.max(), abs=1e-12)
-    assert found.tight == (found.spread.max() <= threshold)
     apart = np.linalg.norm(x[:, None] - x, axis=2)[labels[:, None] == labels].max()
     assert found.within(x) == (2 * np.arcsin(min(apart / 2, 1)) <= threshold)
     order, Q = rng.permutation(n), np.linalg.qr(rng.normal(size=(d, d)))[0]
@@ -72,7 +71,7 @@ def test_rings_chains_and_single_particles(d):
     ring = flat(2 * np.pi * np.arange(40) / 40, d)
     whole = clusters(ring, threshold=0.16)
     assert whole.count == 1 and whole.spread[0] == np.pi and np.isnan(whole.centres).all()
-    assert not whole.tight and not whole.within(ring)
+    assert not whole.within(ring)
     assert clusters(ring, threshold=0.15).count == 40
     chain = clusters(ring[:20], threshold=0.16)
     assert chain.count == 1 and chain.spread[0] == pytest.approx(19 * np.pi / 40)
@@ -81,7 +80,7 @@ def test_rings_chains_and_single_particles(d):
     same = clusters(np.repeat(ring[:2], 15, axis=0), threshold=0.0)
     assert same.count == 2 and same.widest < 1e-15
     three = clusters(ring[:3], threshold=0.3)  # spread 0.157 around the centre, 0.314 across
-    assert three.count == 1 and three.tight and not three.within(ring[:3])
+    assert three.count == 1 and not three.within(ring[:3])
     for size in (1e-2, 1e-6, 1e-10):  # a heavy end: the centre does not tell how far they are apart
         chain = Measure(flat(size * np.arange(3.0), d), [0.98, 0.01, 0.01])
         for across, within in ((1.95, False), (2.05, True)):

@@ -25,7 +25,7 @@ from tools.chapters import ROOT
 NETWORK = TwoLayerRisk(np.random.default_rng(2).normal(size=(500, 4)), np.arange(500) / 500)
 
 #: Groups whose numbers come from seeds.
-SEEDED = ("measures", "descent", "distances", "exercises", "minimiser", "sweeps")
+SEEDED = ("measures", "descent", "distances", "exercises", "minimiser")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,6 @@ from mfbook.transport import (
     distance_to,
     dual_witness,
     optimal_plan,
-    random_functions,
     saturated,
     sliced_w2,
     wasserstein,
@@ -208,9 +207,19 @@ def test_sliced_distance_without_a_spread():
 # test functions and duality
 
 
+def some(seed, dim, n):
+    """Test functions on R^dim of all three kinds."""
+    rng, found = np.random.default_rng(seed), []
+    while len(found) < n:
+        u, v, w = rng.normal(size=(3, dim))
+        step = saturated(w, rng.normal(), rng.uniform(0.5, 2), "saturated")
+        found += [direction(u), distance_to(v), step]
+    return found[:n]
+
+
 @pytest.mark.parametrize("k", range(12))
 def test_test_functions_have_lipschitz_constant_one(k):
-    f, rng = random_functions(28, 3, 12)[k], np.random.default_rng(26)
+    f, rng = some(28, 3, 12)[k], np.random.default_rng(26)
     x, h = rng.normal(size=(200, 3)) * rng.exponential(2, size=(200, 1)), 1e-5
     values, size = f(x), np.linalg.norm(f.gradient(x), axis=1)
     assert (np.abs(values[:, None] - values) <= lengths(x, x) * (1 + 1e-12) + 1e-14).all()
@@ -231,9 +240,6 @@ def test_values_of_test_functions():
     np.testing.assert_allclose(saturated(3 * u)(x), np.tanh(x @ u), rtol=1e-13)
     expected = 2 * np.tanh((x @ u - 0.25) / 2)
     np.testing.assert_allclose(saturated(u, 0.25, 2.0)(x), expected, rtol=1e-13)
-    # random steps have widths between a half and two
-    widths = [np.abs(f([[1e12], [-1e12]])).max() for f in random_functions(3, 1, 240)[2::3]]
-    assert 0.5 <= min(widths) < 0.6 and 1.9 < max(widths) <= 2
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e150, 1e300])
@@ -252,7 +258,7 @@ def test_test_functions_at_huge_and_tiny_points(scale):
 def test_no_test_function_sees_more_than_w1(seed, dim, uniform):
     mu, nu = cloud(seed, 6, dim, uniform), cloud(seed + 1, 6, dim, uniform)
     w1 = wasserstein(mu, nu, 1)
-    for f in random_functions(seed, dim, 9):
+    for f in some(seed, dim, 9):
         found = discrepancy(f, mu, nu)
         assert found <= w1 * (1 + 1e-12)
         assert found == pytest.approx(abs(mu.integrate(f(mu.atoms)) - nu.integrate(f(nu.atoms))))

@@ -12,11 +12,9 @@ from scipy.special import eval_gegenbauer, gammaln, ive
 
 from mfbook.bounds.clusters import (
     anticoncentration,
-    cluster_mass_bound,
     heavy_atom_bound,
-    single_cluster_excluded,
 )
-from mfbook.models.sphere import fourier_coefficients, funk_hecke, inflection, kernel
+from mfbook.models.sphere import funk_hecke, inflection, kernel
 
 BETAS = [1e-3, 0.1, 1 / 3, 1.0, 7.0, 50.0, 1e3, 1e6]
 
@@ -25,23 +23,6 @@ def angles(beta, n=2001):
     """Angles on the circle and, finer, within ten widths of the kernel."""
     near = np.linspace(0, min(10 / math.sqrt(beta), math.pi), n)
     return np.concatenate([near, np.linspace(0, math.pi, n)])
-
-
-@pytest.mark.parametrize("beta", BETAS)
-def test_fourier_coefficients(beta):
-    c = fourier_coefficients(beta)
-    assert (c > 0).all() and (np.diff(c) < 0).all()
-    assert c[0] + 2 * c[1:].sum() == pytest.approx(1, abs=1e-12)
-    np.testing.assert_allclose(c, ive(np.arange(len(c)), beta), rtol=1e-13)
-    # the next coefficient is the first below the tolerance
-    for tolerance in (1e-16, 1e-6):
-        n = len(fourier_coefficients(beta, tolerance))
-        assert ive(n - 1, beta) >= tolerance > ive(n, beta)
-    assert len(fourier_coefficients(beta, 10.0)) == 1
-    if beta <= 50:
-        u = np.linspace(0, np.pi, 300)
-        series = c[0] + 2 * np.cos(np.outer(u, np.arange(1, len(c)))) @ c[1:]
-        np.testing.assert_allclose(series, kernel(u, beta)[0], rtol=0, atol=2e-15)
 
 
 @pytest.mark.parametrize("beta", [0.05, 1.0, 12.0])
@@ -111,11 +92,6 @@ def test_anticoncentration_is_the_largest_value(beta, gamma):
     assert near.max() <= -a + 1e-12
     assert near.max() == pytest.approx(-a, abs=1e-5)
     assert a >= -b and (a > 0) == (reach < inflection(beta))
-    # no bound where the cluster is wider than the concave part, or the units too strong
-    for size in (0.0, 0.999 * a, 1.001 * abs(a)):
-        bound = cluster_mass_bound(beta, max(size, 0), gamma)
-        assert bound == pytest.approx(min((b + max(size, 0)) / (a + b), 1) if a > size else 1)
-        assert single_cluster_excluded(beta, max(size, 0), gamma) == (bound < 1)
 
 
 def test_limits_of_concentration():
@@ -125,8 +101,8 @@ def test_limits_of_concentration():
     below, above = anticoncentration(1 / 3 - 1e-9), anticoncentration(1 / 3 + 1e-9)
     np.testing.assert_allclose(below, above, atol=1e-8)
     # the least bound leaves two arcs
-    bounds = [cluster_mass_bound(beta, 0.0) for beta in np.geomspace(0.12, 1e4, 1001)]
-    assert min(bounds) == pytest.approx(0.3838, abs=1e-4)
+    pairs = [anticoncentration(beta) for beta in np.geomspace(0.12, 1e4, 1001)]
+    assert min(b / (a + b) for a, b in pairs) == pytest.approx(0.3838, abs=1e-4)
 
 
 def test_the_second_variation_obeys_the_estimate_of_the_theorem():
@@ -152,7 +128,7 @@ def test_the_second_variation_obeys_the_estimate_of_the_theorem():
         form = (pairs * (eta[:, None] - eta) ** 2).sum() / (2 * beta) + m @ (bend * eta**2)
         size = np.abs(omega).sum()
         assert form <= (-a * M + b * (1 - M) + size) * (m @ eta**2) + 1e-12
-        if M > cluster_mass_bound(beta, size):
+        if a > size and M > (b + size) / (a + b):  # Theorem 3.5
             assert form < 0
 
 
@@ -177,10 +153,9 @@ def test_heavy_atoms():
     ("d", lambda: funk_hecke(1.0, 1, 0)),
     ("k", lambda: funk_hecke(1.0, 2, -1)),
     ("k", lambda: funk_hecke(1.0, 2, 10**8)),
-    ("beta", lambda: fourier_coefficients(1e11)),
+    ("beta", lambda: funk_hecke(1e11, 2, 0)),
     ("kappa", lambda: heavy_atom_bound(1.0, 1.1, 0.5)),
     ("m_bar", lambda: heavy_atom_bound(1.0, 0.1, 1.5)),
-    ("lipschitz_omega", lambda: cluster_mass_bound(1.0, -0.1)),
 ])  # fmt: skip
 def test_what_is_out_of_range_is_refused(name, call):
     with pytest.raises(ValueError, match=f"^{name}:"):
