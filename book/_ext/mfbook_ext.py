@@ -28,10 +28,9 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from reading import duration, table  # noqa: E402
+from reading import address, duration, table  # noqa: E402
 
 from tools import chapters as book  # noqa: E402
-from tools.set_address import address  # noqa: E402
 
 COLUMNS = (
     ("statement", 24),

@@ -21,6 +21,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import unicodedata
 from collections.abc import Iterator
 from functools import cache
@@ -35,8 +36,6 @@ from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools import chapters as book  # noqa: E402
-from tools import wrong_programs  # noqa: E402
-from tools.set_address import address  # noqa: E402
 
 #: Packages whose versions decide the numbers on a page.
 NUMERICAL = ("numpy", "scipy", "pot", "matplotlib")
@@ -67,8 +66,15 @@ def commit() -> tuple[str, str]:
 
 
 @cache
+def address() -> str:
+    """The public address of the repository, which pyproject.toml has; empty if there is none."""
+    project = tomllib.loads((book.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return project.get("urls", {}).get("Repository", "")
+
+
+@cache
 def timings() -> dict:
-    """The seconds of chapters, checks and figures, measured when the notebooks were run."""
+    """The seconds of chapters and checks, measured when the notebooks were run with ``--times``."""
     path = book.BOOK / "timings.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
@@ -208,18 +214,29 @@ def footnote(docname: str, anchor: str, what: str) -> nodes.paragraph:
     return line
 
 
-def caught(wrong: dict[str, str], rows: list[str]) -> nodes.raw:
+def row_with(words: str, rows: list[str]) -> str:
+    """The row of a check that a wrong program fails, as a reader finds it in the table.
+
+    >>> row_with("slope", ["least error", "slope in M"])
+    'slope in M'
+    >>> row_with("slope", ["slope in M", "slope in ε"])
+    'one of 2 rows with “slope”'
+    """
+    same = [name for name in rows if words in name]
+    return same[0] if len(same) == 1 else f"one of {len(same)} rows with “{words}”"
+
+
+def caught(wrong: list[book.WrongProgram], rows: list[str]) -> nodes.raw:
     """The wrong programs that a check catches and the rows that fail, folded away."""
     many = f"{len(wrong)} wrong programs" if len(wrong) > 1 else "one wrong program"
-    pairs = [(name, wrong_programs.row(words, rows)) for name, words in wrong.items()]
     lines = "".join(
-        f"<tr><td>{html.escape(name)}</td><td>{html.escape(row)}</td></tr>" for name, row in pairs
+        f"<tr><td>{html.escape(w.name)}</td><td>{html.escape(row_with(w.row, rows))}</td></tr>"
+        for w in wrong
     )
     return nodes.raw(
         "",
         f'<details class="mf-caught"><summary>Seen to fail for {many}</summary>'
-        "<p>Each is the program of this page with one mistake. The tests of the book run them, "
-        "some with fewer draws or for shorter times.</p>"
+        "<p>Each is the program of this page with one mistake; the tests of the book run them.</p>"
         '<table><thead><tr><th scope="col">the mistake</th><th scope="col">a row that fails</th>'
         f"</tr></thead><tbody>{lines}</tbody></table></details>",
         format="html",
@@ -231,9 +248,10 @@ def mark_statements(app: Sphinx, doctree: nodes.document) -> None:
     docname = app.env.docname
     source = Path(app.srcdir)
     listed = {s.id: s for s in book.statements(source)}
-    wrong, checks = wrong_programs.stored(source).get(docname, {}), {}
-    if wrong:
-        checks = {cell.anchor: cell for cell in book.check_cells(source / f"{docname}.ipynb")}
+    wrong, checks, notebook = {}, {}, source / f"{docname}.ipynb"
+    if notebook.exists():
+        wrong = book.wrong_programs(book.read(notebook))
+        checks = {cell.anchor: cell for cell in book.check_cells(notebook)}
     taken = set(doctree.ids)
 
     def anchors(node: nodes.Element, *names: str) -> list[str]:
@@ -543,9 +561,9 @@ def _with_math(text: str) -> list[nodes.Node]:
 
 
 class FigureIndex(SphinxDirective):
-    """Every figure of the book: what it shows, how to draw it again, in what time, its data."""
+    """Every figure of the book: what it shows, and its data."""
 
-    COLUMNS = (("figure, and the command that draws it", 80), ("time", 8), ("data", 12))
+    COLUMNS = (("figure", 88), ("data", 12))
 
     def run(self) -> list[nodes.Node]:
         source = Path(self.env.srcdir)
@@ -570,22 +588,17 @@ class FigureIndex(SphinxDirective):
         link = nodes.reference("", "", refuri=f"{figure.chapter}.html#{figure.name}", internal=True)
         link += _with_math(_first_sentence(figure.caption))
         kind = [nodes.Text(" (interactive)")] if figure.kind != "figure" else []
-        spent = timings().get(figure.chapter, {}).get("figures", {}).get(figure.name, {})
         data = []
         if figure.csv is not None:
             data = [nodes.reference("", "CSV", refuri=f"{DATA}/{figure.csv.name}")]
             data[0]["reftitle"] = f"Data of {figure.name}"
-        command = f"make figure NAME={figure.name}"
-        drawn = [link, *kind, nodes.literal("", command, classes=["mf-command"])]
-        return [drawn, [nodes.Text(duration(spent.get("seconds")))], data]
+        return [[link, *kind], data]
 
 
 class SourceFigures(SphinxDirective):
-    """The figures of a paper: what reproduces each, by which command, in what time."""
+    """The figures of a paper, and what reproduces each."""
 
-    COLUMNS = (
-        ("its figure", 28), ("ours, and the command that draws it", 52), ("time", 8), ("data", 12),
-    )  # fmt: skip
+    COLUMNS = (("its figure", 28), ("ours", 60), ("data", 12))
 
     def run(self) -> list[nodes.Node]:
         source = Path(self.env.srcdir)

@@ -1,7 +1,6 @@
 """The data behind the figures: what is drawn is what is written, for every figure of the book."""
 
 import csv
-import json
 import re
 
 import nbformat
@@ -15,7 +14,6 @@ from mfbook.book import plots
 from mfbook.book.plots.data import DECORATION, ROWS, ROWS_OF_FRAMES, contents, record
 from mfbook.book.plots.style import DATA_MIME, new_figure
 from tools import chapters as book
-from tools import figure as figure_tool
 from tools import nbval_comparison, run_notebooks
 from tools.chapters import BOOK, cells_for, figures
 from tools.compare_outputs import table_difference
@@ -347,7 +345,6 @@ def test_every_figure_has_a_light_table():
         assert not cells & {"nan", "-nan", "inf", "-inf"}, item.name
         unnamed = {row[len(front) - 1] for row in rows} & {f"series {k}" for k in range(1, 9)}
         assert not unnamed, f"{item.name}: name it by a label or a gid"
-        assert figure_tool.expected(item) is not None, "how long it takes to draw it again"
     files = list((BOOK / "figures").glob("*"))
     assert {path.stem for path in files} == {item.name for item in DRAWN}
     sizes = [path.stat().st_size for path in files]
@@ -368,7 +365,6 @@ CELLS = {
 def test_a_chapter_that_runs_writes_its_tables(tmp_path, monkeypatch):
     path, folder = tmp_path / "01-one.ipynb", tmp_path / "figures"
     monkeypatch.setattr(run_notebooks, "FIGURES", folder)
-    monkeypatch.setattr(run_notebooks, "TIMINGS", tmp_path / "timings.json")
     monkeypatch.setattr(run_notebooks, "chapters", lambda: [path])
     shown = {"mystnb": {"figure": {"name": "fig-a", "caption": "C"}, "image": {"alt": "A"}}}
     cells = [
@@ -383,8 +379,6 @@ def test_a_chapter_that_runs_writes_its_tables(tmp_path, monkeypatch):
     run_notebooks.run(path)
     names = ["fig-a", "frames-01-one-view"]
     assert sorted(file.stem for file in folder.iterdir()) == names
-    times = json.loads((tmp_path / "timings.json").read_text())
-    assert list(times["01-one"]["figures"]) == names
     files = [path, *sorted(folder.iterdir())]
     once = [file.read_bytes() for file in files]
     assert DATA_MIME.encode() not in once[0] and once[1].startswith(b"# f")
@@ -417,19 +411,3 @@ def test_cells_for_a_figure():
     assert cells_for({"cells": cells}, "g") == [0, 4, 7, 8]
     with pytest.raises(ValueError, match="cell_id"):
         cells_for({"cells": cells}, "m")
-
-
-def test_a_misspelt_figure_is_answered_with_near_names():
-    with pytest.raises(ValueError, match=DRAWN[0].name):
-        figure_tool.find(DRAWN[0].name[:-1])
-
-
-@pytest.mark.slow
-def test_a_figure_is_drawn_again(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(figure_tool, "TARGET", tmp_path)
-    cheap = min((item for item in DRAWN if item.kind == "figure"), key=figure_tool.expected)
-    figure_tool.main([cheap.name])
-    assert "the data agree with" in capsys.readouterr().out
-    target = tmp_path / f"{cheap.name}.png"
-    assert target.read_bytes().startswith(b"\x89PNG")
-    assert target.with_suffix(".csv").read_text().count("\n") > 3
