@@ -131,6 +131,28 @@ def check_cells(path: Path) -> list[CheckCell]:
     return cells
 
 
+@dataclass(frozen=True)
+class WrongProgram:
+    """A mistake in one cell of a chapter that a check cell refuses: a text replaced by another."""
+
+    name: str
+    cell_id: str
+    replace: str
+    by: str
+    check: str
+    #: Words of a row of the check that fails.
+    row: str
+
+
+def wrong_programs(notebook: dict) -> dict[str, list[WrongProgram]]:
+    """The wrong programs of a notebook, ``wrong`` in the metadata of its cells, by check cell."""
+    found: dict[str, list[WrongProgram]] = {}
+    for cell in notebook["cells"]:
+        for wrong in cell["metadata"].get("mfbook", {}).get("wrong", ()):
+            found.setdefault(wrong["check"], []).append(WrongProgram(cell_id=cell["id"], **wrong))
+    return found
+
+
 def figure(path: Path, name: str) -> str:
     """The stored picture of a named figure of a chapter, PNG in base64."""
     for cell in read(path)["cells"]:
@@ -199,7 +221,7 @@ ASSIGNING = (ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.Function
 
 
 @dataclass(frozen=True)
-class _Names:
+class Names:
     """Names of a cell: assigned (perhaps, surely), and read from others (at all, in functions)."""
 
     assigned: set[str]
@@ -222,8 +244,8 @@ class _Generators(ast.NodeTransformer):
         return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
 
 
-def _names(source: str) -> _Names:
-    found = _Names(set(), set(), set(), set())
+def names_of(source: str) -> Names:
+    found = Names(set(), set(), set(), set())
     for statement in _Generators().visit(ast.parse(source)).body:
         top = symtable.symtable(ast.unparse(statement), "cell", "exec")
         symbols = top.get_symbols()
@@ -265,7 +287,7 @@ def cells_for(notebook: dict, cell_id: str) -> list[int]:
     places = [i for i, cell in enumerate(cells) if cell["cell_type"] == "code"]
     if cell_id not in (cells[i]["id"] for i in places):
         raise ValueError(f"cell_id: no code cell {cell_id!r}")
-    names = {i: _names(text(cells[i]["source"])) for i in places}
+    names = {i: names_of(text(cells[i]["source"])) for i in places}
     aside = {i for i in places if "hide-input" in cells[i]["metadata"].get("tags", [])
              or cells[i]["id"].startswith("ex-")}  # fmt: skip
     last = next(i for i in places if cells[i]["id"] == cell_id)

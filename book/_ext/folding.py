@@ -24,7 +24,6 @@ from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools import chapters as book  # noqa: E402
-from tools import wrong_programs  # noqa: E402
 
 SWITCH = (
     '<div class="mf-switch" role="group" aria-label="What this page shows" hidden>'
@@ -118,9 +117,10 @@ def fold_cells(app: Sphinx, doctree: nodes.document) -> None:
     notebook = source / f"{docname}.ipynb"
     if not notebook.exists():
         return
-    stored = {cell["id"]: cell for cell in book.read(notebook)["cells"]}
+    content = book.read(notebook)
+    stored = {cell["id"]: cell for cell in content["cells"]}
     order = list(stored)
-    wrong = wrong_programs.stored(source).get(docname, {})
+    wrong = book.wrong_programs(content)
     numbers = {statement.id: statement.number for statement in book.statements(source)}
     for cell in list(doctree.findall(nodes.container)):
         if "cell_index" not in cell or cell.get("nb_element") != "cell_code":

@@ -1,0 +1,150 @@
+"""The wrong programs of the chapters are refused, each by its check and in the row that it names.
+
+They stand in the metadata of the cells that they change (:class:`tools.chapters.WrongProgram`). The
+cells of a chapter run once, as they are; for a wrong program the names before its cell are put
+back, it runs with its mistake, and so does every cell up to the check that reads what differs.
+"""
+
+import builtins
+import contextlib
+import io
+import warnings
+from types import FunctionType
+
+import numpy as np
+import pytest
+from matplotlib import pyplot
+
+from tools import chapters as book
+
+PATHS = {path.stem: path for path in book.chapters()}
+ALL = [
+    pytest.param(stem, wrong, id=f"{stem}: {check}: {wrong.name}")
+    for stem, path in PATHS.items()
+    for check, wrongs in book.wrong_programs(book.read(path)).items()
+    for wrong in wrongs
+]
+
+
+def kept(value):
+    """A copy of what cells change in place: containers and generators of random numbers."""
+    if type(value) is dict:
+        return {key: kept(item) for key, item in value.items()}
+    if type(value) in (list, set):
+        return type(value)(map(kept, value))
+    if isinstance(value, np.random.Generator):
+        generator = type(value.bit_generator)()
+        generator.state = value.bit_generator.state
+        return np.random.Generator(generator)
+    return value
+
+
+def alike(a, b):
+    """Whether two values are surely the same."""
+    if type(a) is not type(b):
+        return False
+    if type(a) is dict:
+        return list(a) == list(b) and alike(list(a.values()), list(b.values()))
+    if type(a) in (list, tuple):
+        return len(a) == len(b) and all(map(alike, a, b))
+    if isinstance(a, np.random.Generator):
+        return alike(a.bit_generator.state, b.bit_generator.state)
+    if isinstance(a, FunctionType):
+        return a is b or (a.__code__ == b.__code__ and not a.__closure__ and not a.__defaults__)
+    if isinstance(a, np.ndarray):
+        return a is b or (a.dtype != object and np.array_equal(a, b))
+    return a is b or (isinstance(a, (int, float, str, set)) and a == b)
+
+
+def differing(names, others):
+    """The names that have no value, or another one, among the others."""
+    return {name for name in names if name not in others or not alike(names[name], others[name])}
+
+
+class Chapter:
+    """The computing cells of a chapter, run once, and the names before and after each of them."""
+
+    def __init__(self, notebook):
+        last = [
+            cell["id"] for cell in notebook["cells"] if cell["id"] in book.wrong_programs(notebook)
+        ][-1]
+        cells = [notebook["cells"][i] for i in book.cells_for(notebook, last)]
+        self.sources = {cell["id"]: book.text(cell["source"]) for cell in cells}
+        self.uses = {cell: book.names_of(source) for cell, source in self.sources.items()}
+        self.names, self.before, self.after = {"__builtins__": builtins}, {}, {}
+        for cell, source in self.sources.items():
+            self.before[cell] = kept(self.names)
+            self.run(cell, source)
+            self.after[cell] = kept(self.names)
+
+    def run(self, cell, source):
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(source, cell, "exec"), self.names)
+
+    def is_affected(self, cell):
+        """Whether a cell reads what differs, itself or by functions of the cells before it."""
+        changed = differing(self.names, self.before[cell])
+        earlier = list(self.sources)[: list(self.sources).index(cell)]
+        for uses in [self.uses[name] for name in earlier] * 2:
+            changed |= uses.assigned if uses.later & changed else set()
+        return bool(self.uses[cell].read & changed)
+
+    def failed_rows(self, wrong):
+        """The rows of the check that fail when a cell has its mistake."""
+        order = list(self.sources)
+        self.names.clear()
+        self.names.update(kept(self.before[wrong.cell_id]))
+        for cell in order[order.index(wrong.cell_id) : order.index(wrong.check) + 1]:
+            source, refused = self.sources[cell], False
+            if cell == wrong.cell_id:
+                source = source.replace(wrong.replace, wrong.by)
+            elif not self.is_affected(cell):
+                made = differing(self.after[cell], self.before[cell])
+                self.names.update(kept({name: self.after[cell][name] for name in made}))
+                continue
+            self.names.pop("result", None)
+            try:
+                self.run(cell, source)
+            except AssertionError:  # of the check, or of another cell on the way
+                refused = True
+        rows = self.names["result"].rows if refused and "result" in self.names else []
+        return [row.what for row in rows if not row.holds]
+
+
+@pytest.fixture(scope="module")
+def chapter(request):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(book.BOOK)  # some cells read what lies beside them
+        pyplot.switch_backend("agg")
+        yield Chapter(book.read(PATHS[request.param]))
+        pyplot.close("all")
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("chapter, wrong", ALL, indirect=["chapter"], scope="module")
+def test_wrong_program_is_refused(chapter, wrong, request):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a mistake may overflow
+        failed = chapter.failed_rows(wrong)
+    assert any(wrong.row in what for what in failed), (
+        f"{wrong.check} should refuse the program “{wrong.name}” in the row “{wrong.row}”; "
+        f"rows that fail: {failed}"
+    )
+
+
+@pytest.mark.parametrize("stem", PATHS)
+def test_each_check_has_wrong_programs_that_fit_its_chapter(stem):
+    notebook = book.read(PATHS[stem])
+    sources = {cell["id"]: book.text(cell["source"]) for cell in notebook["cells"]}
+    order, found = list(sources), book.wrong_programs(notebook)
+    rows = {
+        cell.cell_id: [row["what"] for row in cell.check["rows"]]
+        for cell in book.check_cells(PATHS[stem])
+    }
+    assert set(found) == set(rows), "a check without wrong programs, or wrong programs without one"
+    for check, wrongs in found.items():
+        assert len({wrong.name for wrong in wrongs}) == len(wrongs) <= 2, check
+        for wrong in wrongs:
+            assert sources[wrong.cell_id].count(wrong.replace) == 1, wrong
+            assert order.index(wrong.cell_id) <= order.index(check), wrong
+            assert any(wrong.row in what for what in rows[check]), wrong
