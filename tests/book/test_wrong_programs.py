@@ -7,6 +7,7 @@ back, it runs with its mistake, and so does every cell up to the check that read
 
 import builtins
 import contextlib
+import copy
 import io
 import warnings
 from types import FunctionType
@@ -15,13 +16,14 @@ import numpy as np
 import pytest
 from matplotlib import pyplot
 
-from tools import chapters as book
+from tools.chapters import BOOK, cells_for, chapters, check_cells, names_of, read, text
+from tools.chapters import wrong_programs as programs
 
-PATHS = {path.stem: path for path in book.chapters()}
-ALL = [
+PATHS = {path.stem: path for path in chapters()}
+WRONG = [
     pytest.param(stem, wrong, id=f"{stem}: {check}: {wrong.name}")
     for stem, path in PATHS.items()
-    for check, wrongs in book.wrong_programs(book.read(path)).items()
+    for check, wrongs in programs(read(path)).items()
     for wrong in wrongs
 ]
 
@@ -33,27 +35,25 @@ def kept(value):
     if type(value) in (list, set):
         return type(value)(map(kept, value))
     if isinstance(value, np.random.Generator):
-        generator = type(value.bit_generator)()
-        generator.state = value.bit_generator.state
-        return np.random.Generator(generator)
+        return copy.deepcopy(value)
     return value
 
 
 def alike(a, b):
     """Whether two values are surely the same."""
-    if type(a) is not type(b):
-        return False
+    if a is b or type(a) is not type(b):
+        return a is b
     if type(a) is dict:
-        return list(a) == list(b) and alike(list(a.values()), list(b.values()))
+        return alike(list(a.items()), list(b.items()))
     if type(a) in (list, tuple):
         return len(a) == len(b) and all(map(alike, a, b))
     if isinstance(a, np.random.Generator):
         return alike(a.bit_generator.state, b.bit_generator.state)
     if isinstance(a, FunctionType):
-        return a is b or (a.__code__ == b.__code__ and not a.__closure__ and not a.__defaults__)
+        return a.__code__ == b.__code__ and not a.__closure__ and not a.__defaults__
     if isinstance(a, np.ndarray):
-        return a is b or (a.dtype != object and np.array_equal(a, b))
-    return a is b or (isinstance(a, (int, float, str, set)) and a == b)
+        return a.dtype != object and np.array_equal(a, b)
+    return isinstance(a, (int, float, str, set)) and a == b
 
 
 def differing(names, others):
@@ -65,12 +65,10 @@ class Chapter:
     """The computing cells of a chapter, run once, and the names before and after each of them."""
 
     def __init__(self, notebook):
-        last = [
-            cell["id"] for cell in notebook["cells"] if cell["id"] in book.wrong_programs(notebook)
-        ][-1]
-        cells = [notebook["cells"][i] for i in book.cells_for(notebook, last)]
-        self.sources = {cell["id"]: book.text(cell["source"]) for cell in cells}
-        self.uses = {cell: book.names_of(source) for cell, source in self.sources.items()}
+        last = max(programs(notebook), key=[cell["id"] for cell in notebook["cells"]].index)
+        cells = [notebook["cells"][i] for i in cells_for(notebook, last)]
+        self.sources = {cell["id"]: text(cell["source"]) for cell in cells}
+        self.uses = {cell: names_of(source) for cell, source in self.sources.items()}
         self.names, self.before, self.after = {"__builtins__": builtins}, {}, {}
         for cell, source in self.sources.items():
             self.before[cell] = kept(self.names)
@@ -91,60 +89,51 @@ class Chapter:
 
     def failed_rows(self, wrong):
         """The rows of the check that fail when a cell has its mistake."""
-        order = list(self.sources)
+        order, refused = list(self.sources), False
         self.names.clear()
         self.names.update(kept(self.before[wrong.cell_id]))
         for cell in order[order.index(wrong.cell_id) : order.index(wrong.check) + 1]:
-            source, refused = self.sources[cell], False
-            if cell == wrong.cell_id:
-                source = source.replace(wrong.replace, wrong.by)
-            elif not self.is_affected(cell):
+            if cell != wrong.cell_id and not self.is_affected(cell):
                 made = differing(self.after[cell], self.before[cell])
                 self.names.update(kept({name: self.after[cell][name] for name in made}))
                 continue
-            self.names.pop("result", None)
+            mistake = (wrong.replace, wrong.by) if cell == wrong.cell_id else ("", "")
+            self.names["result"] = refused = None
             try:
-                self.run(cell, source)
+                self.run(cell, self.sources[cell].replace(*mistake))
             except AssertionError:  # of the check, or of another cell on the way
-                refused = True
-        rows = self.names["result"].rows if refused and "result" in self.names else []
-        return [row.what for row in rows if not row.holds]
+                refused = self.names["result"]
+        return [row.what for row in refused.rows if not row.holds] if refused else []
 
 
 @pytest.fixture(scope="module")
 def chapter(request):
+    pyplot.switch_backend("agg")
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(book.BOOK)  # some cells read what lies beside them
-        pyplot.switch_backend("agg")
-        yield Chapter(book.read(PATHS[request.param]))
-        pyplot.close("all")
+        patch.chdir(BOOK)  # some cells read what lies beside them
+        yield Chapter(read(PATHS[request.param]))
+    pyplot.close("all")
 
 
 @pytest.mark.weekly
-@pytest.mark.parametrize("chapter, wrong", ALL, indirect=["chapter"], scope="module")
+@pytest.mark.parametrize("chapter, wrong", WRONG, indirect=["chapter"], scope="module")
 def test_wrong_program_is_refused(chapter, wrong, request):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a mistake may overflow
+    with warnings.catch_warnings(action="ignore"):  # a mistake may overflow
         failed = chapter.failed_rows(wrong)
     assert any(wrong.row in what for what in failed), (
-        f"{wrong.check} should refuse the program “{wrong.name}” in the row “{wrong.row}”; "
-        f"rows that fail: {failed}"
+        f"{request.node.callspec.id}: should fail in the row “{wrong.row}”, fails in {failed}"
     )
 
 
 @pytest.mark.parametrize("stem", PATHS)
-def test_each_check_has_wrong_programs_that_fit_its_chapter(stem):
-    notebook = book.read(PATHS[stem])
-    sources = {cell["id"]: book.text(cell["source"]) for cell in notebook["cells"]}
-    order, found = list(sources), book.wrong_programs(notebook)
-    rows = {
-        cell.cell_id: [row["what"] for row in cell.check["rows"]]
-        for cell in book.check_cells(PATHS[stem])
-    }
-    assert set(found) == set(rows), "a check without wrong programs, or wrong programs without one"
-    for check, wrongs in found.items():
-        assert len({wrong.name for wrong in wrongs}) == len(wrongs) <= 2, check
+def test_each_check_has_one_or_two_wrong_programs_that_fit_the_cells(stem):
+    notebook, checks = read(PATHS[stem]), check_cells(PATHS[stem])
+    sources = {cell["id"]: text(cell["source"]) for cell in notebook["cells"]}
+    assert set(programs(notebook)) == {cell.cell_id for cell in checks}
+    for cell in checks:
+        wrongs = programs(notebook)[cell.cell_id]
+        assert len({wrong.name for wrong in wrongs}) == len(wrongs) <= 2, cell.cell_id
         for wrong in wrongs:
             assert sources[wrong.cell_id].count(wrong.replace) == 1, wrong
-            assert order.index(wrong.cell_id) <= order.index(check), wrong
-            assert any(wrong.row in what for what in rows[check]), wrong
+            assert list(sources).index(wrong.cell_id) <= list(sources).index(wrong.check), wrong
+            assert any(wrong.row in row["what"] for row in cell.check["rows"]), wrong
