@@ -1,14 +1,14 @@
-"""Saving a run while it goes on, so that what is done survives an interruption."""
+"""An interrupted run goes on where it stopped: its last state, in one file."""
 
 from __future__ import annotations
 
+import copy
 import hashlib
-import json
 import os
+import pickle
 import re
 import time
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -16,71 +16,47 @@ import numpy as np
 EVERY = 30.0
 
 
-def fingerprint(*parts) -> str:
-    """Hash of arrays and plain values: which run a checkpoint belongs to."""
-    digest = hashlib.sha256()
-    for part in parts:
-        if isinstance(part, np.ndarray):
-            digest.update(repr((part.shape, part.dtype.str)).encode() + part.tobytes())
-        else:
-            # an address in memory says nothing about what is there
-            digest.update(re.sub(" at 0x[0-9a-f]+", "", repr(part)).encode() + b"\0")
-    return digest.hexdigest()[:16]
-
-
-def probe(v) -> str:
-    """One number by which a field is recognised, from its velocities at the start."""
-    v = np.asarray(v, dtype=float).ravel()
-    return f"{v @ np.cos(np.arange(v.size)) + 0.0:.6e}"
-
-
-def read(path, name: str) -> dict:
-    """Arrays of an ``.npz`` file, and its ``about``; ValueError names what is not such a file."""
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as data:
-            return {**data, "about": json.loads(str(data["about"]))}
-    except (EOFError, KeyError, TypeError, ValueError, BadZipFile):
-        raise ValueError(f"{name}: expected a file saved by mfbook, got '{path}'") from None
-
-
 class Checkpoint:
-    """One file that holds the state of one run; without a path it does nothing."""
+    """``with`` it a run is saved at its end and when interrupted; without a path, never."""
 
-    def __init__(self, path, key: str):
-        if path is not None and not isinstance(path, (str, os.PathLike)):
-            raise TypeError(f"checkpoint: expected a path or None, got {path!r}")
-        self.path, self.key = None if path is None else Path(path), key
-        if self.path is not None and not self.path.parent.is_dir():
-            raise ValueError(f"checkpoint: expected an existing folder, got '{self.path.parent}'")
-        self._saved = time.monotonic()
-
-    def load(self) -> dict | None:
-        """The saved state: arrays and plain values; None if there is none yet.
-
-        Raises ValueError if the file belongs to another run.
-        """
-        if self.path is None or not self.path.exists():
-            return None
-        data = read(self.path, "checkpoint")
-        about = data.pop("about")
-        if about.pop("key", None) != self.key:
-            raise ValueError(
-                f"checkpoint: '{self.path}' belongs to a run with other arguments; "
-                "remove it or choose another path"
-            )
-        return {**about, **data}
-
-    def save(self, arrays: dict, about: dict) -> None:
-        """Write the state; a crash in between leaves the previous file."""
-        if self.path is None:
+    def __init__(self, path, velocity, *parts):
+        """Recognise the run by its ``velocity()`` at the start, to six digits, and by ``parts``."""
+        self.path, self.state, self.saved = None, None, time.monotonic()
+        if path is None:
             return
-        part = self.path.with_name(self.path.name + ".part")
-        with open(part, "wb") as file:
-            np.savez(file, about=json.dumps({**about, "key": self.key}), **arrays)
-        os.replace(part, self.path)
-        self._saved = time.monotonic()
+        if not isinstance(path, (str, os.PathLike)) or not Path(path).parent.is_dir():
+            raise ValueError(f"checkpoint: expected a path in an existing folder, got {path!r}")
+        self.path, v = Path(path), np.ravel(velocity())
+        known = [p.tobytes() if isinstance(p, np.ndarray) else p for p in parts]
+        text = f"{v @ np.cos(np.arange(v.size)) + 0.0:.6e} {known}"
+        text = re.sub(" at 0x[0-9a-f]+", "", text)  # a place in memory says nothing
+        self.key = hashlib.sha256(text.encode()).hexdigest()
 
-    @property
-    def due(self) -> bool:
-        """Whether it is time to save again."""
-        return self.path is not None and time.monotonic() - self._saved > EVERY
+    def load(self, *start):
+        """What the file has, or the start where there is none; ValueError for another run."""
+        if self.path is None or not self.path.exists():
+            return start
+        try:
+            key, state = pickle.loads(self.path.read_bytes())
+        except Exception:
+            raise ValueError(f"checkpoint: expected a saved run, got '{self.path}'") from None
+        if key != self.key:
+            raise ValueError(f"checkpoint: '{self.path}' is of a run with other arguments")
+        return state
+
+    def mark(self, *state):
+        """Remember from what all that follows can be computed, and save it now and then."""
+        if self.path is not None:
+            self.state = [copy.copy(part) for part in state]
+            if time.monotonic() - self.saved > EVERY:
+                self.__exit__(None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, error, *_):
+        if self.state is not None and error in (None, KeyboardInterrupt):
+            part = Path(f"{self.path}.part")  # a crash in between leaves the previous file
+            part.write_bytes(pickle.dumps((self.key, self.state)))
+            os.replace(part, self.path)
+            self.saved = time.monotonic()

@@ -2,7 +2,6 @@ r"""Stochastic gradient descent on M heads, as in equation (19)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from os import PathLike
 
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike
 from mfbook import _progress
 from mfbook import _validate as validate
 from mfbook._types import Seed
-from mfbook.flow.checkpoint import Checkpoint, fingerprint, probe
+from mfbook.flow.checkpoint import Checkpoint
 from mfbook.flow.engine import check_start, escaped
 from mfbook.flow.grid import step_numbers
 from mfbook.flow.learning_rate import LearningRate, as_profile
@@ -95,36 +94,21 @@ def sgd(
     numbers, batch = step_numbers(times, epsilon, "epsilon"), validate.count(batch, "batch")
     profile, rng = as_profile(xi), validate.generator(rng)
     times = np.asarray(times, dtype=float)
-    start = F.at(mu)  # refuses atoms of another dimension before anything is drawn
-    key = "" if checkpoint is None else fingerprint(
-        mu.atoms, mu.weights, times, epsilon, batch, profile(times),
-        np.round(profile.tau(times), 9), _text(rng.bit_generator.state), F.space,
-        probe(start.gradient(mu.atoms)),
+    F.at(mu)  # refuses atoms of another dimension before anything is drawn
+    store = Checkpoint(
+        checkpoint, lambda: F.at(mu).gradient(mu.atoms), mu.atoms, mu.weights, times, epsilon,
+        batch, profile(times), np.round(profile.tau(times), 9), rng.bit_generator.state, F.space,
     )  # fmt: skip
-    del start
-    store = Checkpoint(checkpoint, key)
-    n, x, states = int(numbers[0]), mu.atoms, []
-    saved = store.load()
-    if saved is not None:
-        n, x, states = saved["n"], saved["x"], list(saved["states"])
-        rng.bit_generator.state = json.loads(saved["rng"])
-    mark = n, x, len(states), rng.bit_generator.state
-
-    def save():
-        """Save the state before the current step: what was interrupted is done again."""
-        n, x, m, state = mark
-        store.save({"x": x, "states": np.array(states[:m])}, {"n": n, "rng": _text(state)})
-
+    n, x, states, drawn = store.load(int(numbers[0]), mu.atoms, [], rng.bit_generator.state)
+    rng.bit_generator.state = drawn
     reason = ""
     bar = _progress.bar(
         progress, total=int(numbers[-1]), initial=n, unit="step",
         desc=f"descent of {mu.size} atoms",
     )  # fmt: skip
-    try:
+    with bar, store:
         while True:
-            mark = n, x, len(states), rng.bit_generator.state
-            if store.due:
-                save()
+            store.mark(n, x, states, rng.bit_generator.state)
             if len(states) < len(numbers) and n == numbers[len(states)]:
                 states.append(x)
             if len(states) == len(numbers):
@@ -140,19 +124,7 @@ def sgd(
                 break
             x, n = moved, n + 1
             bar.update()
-        if not reason:
-            save()
-    except KeyboardInterrupt:
-        save()
-        raise
-    finally:
-        bar.close()
     return _trajectory(F, mu, profile, times[: len(states)], states, n, reason)
-
-
-def _text(state) -> str:
-    """State of a generator; some kinds hold arrays."""
-    return json.dumps(state, default=np.ndarray.tolist)
 
 
 def _trajectory(F, mu, profile, times, states, n, reason) -> Trajectory:

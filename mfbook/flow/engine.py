@@ -17,9 +17,18 @@ from numpy.typing import ArrayLike
 
 from mfbook import _progress
 from mfbook import _validate as validate
-from mfbook.flow.checkpoint import Checkpoint, fingerprint, probe
+from mfbook.flow.checkpoint import Checkpoint
 from mfbook.flow.grid import time_grid
-from mfbook.flow.integrators import ADAPTIVE, FIXED, Escaped, Linear, adaptive, escaped, fixed
+from mfbook.flow.integrators import (
+    ADAPTIVE,
+    FIXED,
+    ONE_STEP,
+    Escaped,
+    Linear,
+    adaptive,
+    escaped,
+    fixed,
+)
 from mfbook.flow.learning_rate import LearningRate, as_profile
 from mfbook.flow.trajectory import Trajectory
 from mfbook.flow.watch import BUDGET, OVER_KINKS
@@ -195,8 +204,8 @@ def flow(
         or in a notebook, on standard error.
     checkpoint : path, optional
         File that is written every 30 seconds and when the run is interrupted; calling again with
-        the same arguments goes on from there. One-step methods then give the same bits as an
-        uninterrupted run; Radau, BDF and LSODA agree to their tolerance.
+        the same arguments goes on from there and gives the same bits. Not for Radau, BDF and
+        LSODA, which look back on more than one step. It is a pickle: load your own only.
 
     Returns
     -------
@@ -236,6 +245,8 @@ def flow(
     dense = validate.flag(dense, "dense")
     if dense and checkpoint is not None:
         raise ValueError("checkpoint: interpolants are not saved; use dense=False")
+    if checkpoint is not None and method not in (*ONE_STEP, *FIXED):
+        raise ValueError(f"checkpoint: the method {method!r} keeps more than its last step")
     run = _Run(field, mu, times, space, xi, events, functional)
     if method == "rosenbrock":
         run.linearised(mu.atoms)  # refuses a field that has none
@@ -269,8 +280,8 @@ def flow(
     with bar, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "lsoda", UserWarning)
-            store = Checkpoint(checkpoint, run.key(method, *arguments))
-            return compute(run, method, store, bar, limit, *arguments)
+            with Checkpoint(checkpoint, *run.key(), method, *arguments) as store:
+                return compute(run, method, store, bar, limit, *arguments)
 
 
 def check_start(mu, space) -> None:
@@ -292,8 +303,6 @@ def check_start(mu, space) -> None:
 class _Run:
     """The problem, what has been recorded, and the bookkeeping that both kinds of method share."""
 
-    COUNTERS = ("evaluations", "steps", "increase", "energy")
-
     def __init__(self, field, mu, times, space, xi, events, functional):
         if not callable(field):
             raise TypeError(f"field: expected a callable field(x, mu), got {field!r}")
@@ -308,13 +317,12 @@ class _Run:
         self.times, self.profile = time_grid(times), as_profile(xi)
         self.tau = self._clock()
         self.events = tuple(events)
-        self.found: list[list[float]] = [[] for _ in events]
+        self.found: list = []  # (number of the event, time)
         self.evaluations = self.steps = 0
         self.increase: float = 0.0
         self.energy: float | None = None
         self.records: list = []  # (atoms, value, speed) at the times reached
         self._local: Any = None  # the last measure, and the functional there
-        self._mark: Any = None
         self._eps = np.finfo(float).eps
 
     def _clock(self) -> np.ndarray:
@@ -326,18 +334,26 @@ class _Run:
             raise ValueError(f"xi: expected a finite, increasing clock, got tau = {tau}")
         return np.maximum.accumulate(tau)
 
-    def key(self, *arguments) -> str:
-        """Which run this is: the field is recognised by the velocities at the start."""
+    def key(self) -> tuple:
+        """Which run this is, as :class:`Checkpoint` asks it."""
         try:
             v = self.velocity(self.mu.atoms)
         except Escaped:
             raise ValueError("field: expected finite velocities at the start") from None
         self.evaluations = 0
-        return fingerprint(
-            self.mu.atoms, self.mu.weights, self.times, np.round(self.tau, 9),
+        return (
+            lambda: v, self.mu.atoms, self.mu.weights, self.times, np.round(self.tau, 9),
             self.profile(self.times), len(self.events), self.functional is None, self.space,
-            probe(v), *arguments,
         )  # fmt: skip
+
+    @property
+    def state(self) -> list:
+        """What changes in the course of the run."""
+        return [self.records, self.found, self.evaluations, self.steps, self.increase, self.energy]
+
+    @state.setter
+    def state(self, parts):
+        self.records, self.found, self.evaluations, self.steps, self.increase, self.energy = parts
 
     def project(self, y) -> np.ndarray:
         """Nearest permitted atoms, shape (n, D)."""
@@ -428,27 +444,6 @@ class _Run:
         speed = float(mu.weights @ (v * v).sum(axis=1))
         self.records.append((mu.atoms, self.value(mu), speed))
 
-    def mark(self, arrays: dict, where: dict) -> None:
-        """Remember a state from which all that follows can be computed again."""
-        plain = {name: getattr(self, name) for name in self.COUNTERS}
-        plain["found"] = [list(times) for times in self.found]
-        self._mark = arrays, len(self.records), {**plain, **where}
-
-    def save(self, checkpoint) -> None:
-        """Save the last mark: what came after it is done again."""
-        arrays, n, plain = self._mark
-        columns = zip(("states", "values", "speeds"), self._columns(n), strict=True)
-        checkpoint.save({**arrays, **dict(columns)}, plain)
-
-    def restore(self, saved: dict) -> None:
-        """Continue from a checkpoint."""
-        self.records = list(zip(saved["states"], saved["values"], saved["speeds"], strict=True))
-        for name in (*self.COUNTERS, "found"):
-            setattr(self, name, saved[name])
-
-    def _columns(self, n):
-        return [np.array([record[i] for record in self.records[:n]]) for i in range(3)]
-
     def result(self, method, reason="", stopped=None, dense=None) -> Trajectory:
         """The trajectory; ``stopped`` is the time of a terminal event."""
         n = len(self.records)
@@ -457,11 +452,12 @@ class _Run:
             t = np.append(t[: n - 1], stopped)
             tau = np.append(tau[: n - 1], self.profile.tau(stopped))
         self._local = None  # the interpolant keeps this object, not what F remembers
-        atoms, value, dissipation = self._columns(n)
+        atoms, value, dissipation = (np.array([row[i] for row in self.records]) for i in range(3))
+        found = [[t for i, t in self.found if i == k] for k in range(len(self.events))]
         return Trajectory(
             t, tau, atoms, self.mu.weights, value, dissipation,
             completed=not reason or stopped is not None,
             reason=reason or f"reached t = {t[-1]:g}", method=method, steps=self.steps,
             evaluations=self.evaluations, increase=self.increase,
-            events=tuple(np.array(e) for e in self.found), _dense=dense,
+            events=tuple(map(np.array, found)), _dense=dense,
         )  # fmt: skip

@@ -48,17 +48,13 @@ class Linear:
         return (self.linear.solve(c, along) + (b - along)).ravel()
 
 
-def fixed(run, method, checkpoint, bar, budget, step) -> Trajectory:
+def fixed(run, method, store, bar, budget, step) -> Trajectory:
     """Euler or classical Runge-Kutta steps of equal length in time."""
     numbers = step_numbers(run.times, step, "step")
-    y, n = run.mu.atoms, int(numbers[0])
-    saved = checkpoint.load()
-    if saved is not None:
-        run.restore(saved)
-        y, n = saved["y"], saved["n"]
+    y, n, *known = store.load(run.mu.atoms, int(numbers[0]), *run.state)
+    run.state = known
     total = max(1, int(numbers[-1] - numbers[0]))
     reason = ""
-    run.mark({"y": y}, {"n": n})
     try:
         while len(run.records) < len(numbers):
             if n == numbers[len(run.records)]:
@@ -69,16 +65,9 @@ def fixed(run, method, checkpoint, bar, budget, step) -> Trajectory:
                 break
             y, n = _step(run, method, y, n * step, step), n + 1
             run.steps += 1
-            run.mark({"y": y}, {"n": n})
+            store.mark(y, n, *run.state)
             bar.update(100 * (n - numbers[0]) / total - bar.n)
-            if checkpoint.due:
-                run.save(checkpoint)
         run.monitor(y, 0.0)
-        run.mark({"y": y}, {"n": n})
-        run.save(checkpoint)
-    except KeyboardInterrupt:
-        run.save(checkpoint)
-        raise
     except Escaped:
         reason = f"left the range of floating-point numbers after t = {n * step:g}"
     return run.result(method, reason)
@@ -104,33 +93,28 @@ def _step(run, method, y, t, h) -> np.ndarray:
     return moved
 
 
-def adaptive(run, method, checkpoint, bar, budget, rtol, atol, dense) -> Trajectory:
+def adaptive(run, method, store, bar, budget, rtol, atol, dense) -> Trajectory:
     """SciPy's solvers in rescaled time, one step at a time."""
     start, end = float(run.tau[0]), float(run.tau[-1])
-    arrays, tau, h = {"y": run.mu.atoms.ravel()}, start, None
-    saved = checkpoint.load()
-    if saved is not None:
-        run.restore(saved)
-        arrays, tau, h = {k: saved[k] for k in "yf" if k in saved}, saved["now"], saved["h"]
+    tau, y, within, *known = store.load(start, run.mu.atoms.ravel(), {}, *run.state)
+    run.state = known
     pieces: list = []
     reason, stopped, solver = "", None, None
-    run.mark(arrays, {"now": tau, "h": h})
 
     def due(tau):
         return len(run.records) < len(run.tau) and run.tau[len(run.records)] <= tau
 
     try:
         while due(tau):  # the start, and times at which a profile of zero has not moved the clock
-            run.record(arrays["y"])
+            run.record(y)
         if len(run.records) < len(run.tau):
-            run.monitor(arrays["y"], 0.0)
-            previous = [_height(run, event, tau, arrays["y"]) for event in run.events]
-            solver = _solver(run, method, arrays, tau, h, rtol, atol)
+            run.monitor(y, 0.0)
+            previous = [_height(run, event, tau, y) for event in run.events]
+            solver = _solver(run, method, y, tau, within, rtol, atol)
             watch = Watch(solver, budget, end)
         while solver is not None and solver.status == "running":
             reason = watch.verdict(run.evaluations, partial(_time, run, solver.t))
             if reason:
-                run.save(checkpoint)  # with a larger budget it goes on from there
                 break
             before = solver.nfev
             message = solver.step()
@@ -160,34 +144,25 @@ def adaptive(run, method, checkpoint, bar, budget, rtol, atol, dense) -> Traject
                     run.record(inner(stop))
                 stopped = max(reached, stopped)
                 break
-            arrays, h = _state(solver, method)
-            run.mark(arrays, {"now": float(solver.t), "h": h})
+            within = {name: getattr(solver, name, None) for name in ("f", "h_abs")}
+            store.mark(solver.t, solver.y, within, *run.state)
             bar.update(100 * (solver.t - start) / (end - start) - bar.n)
-            if checkpoint.due:
-                run.save(checkpoint)
-        if not reason:
-            run.save(checkpoint)
-    except KeyboardInterrupt:
-        run.save(checkpoint)
-        raise
     except Escaped:
         at = tau if solver is None else solver.t
         reason = f"left the range of floating-point numbers after t = {_time(run, at):g}"
     return run.result(method, reason, stopped, _interpolant(run, pieces) if dense else None)
 
 
-def _solver(run, method, arrays, tau, h, rtol, atol):
-    """A solver at the start, or where a checkpoint was saved."""
-    end, counted = float(run.tau[-1]), run.evaluations
-    # a step saved near a bound may be longer than what is left
-    options: dict = {} if h is None else {"first_step": min(h, end - tau)}
+def _solver(run, method, y, tau, within, rtol, atol):
+    """A solver at the start, or where a checkpoint was saved: ``within`` it, all that it knows."""
+    end, counted, options = float(run.tau[-1]), run.evaluations, {}
     if method == "rosenbrock":
         options["linearised"] = lambda _, y: run.linearised(y)
     solver = _class(method)(
-        lambda _, y: run.velocity(y).ravel(), tau, arrays["y"], end, rtol=rtol, atol=atol, **options
+        lambda _, y: run.velocity(y).ravel(), tau, y, end, rtol=rtol, atol=atol, **options
     )
-    if "f" in arrays:  # so that a one-step method goes on with the same bits
-        solver.h_abs, solver.f = h, arrays["f"]
+    if within:  # so that it goes on with the same bits
+        vars(solver).update(within)
         run.evaluations = counted
     return solver
 
@@ -200,15 +175,6 @@ def _class(method) -> Any:
     from mfbook.flow.rosenbrock import Rosenbrock
 
     return Rosenbrock
-
-
-def _state(solver, method):
-    """What a checkpoint needs of a solver: arrays, and the step it would try next."""
-    if method in ONE_STEP:
-        return {"y": solver.y, "f": solver.f}, float(solver.h_abs)
-    # LSODA keeps its next step inside, and its state in place
-    h = getattr(solver, "h_abs", solver.step_size)
-    return {"y": solver.y.copy()}, float(h)
 
 
 def _time(run, tau: float) -> float:
@@ -253,7 +219,7 @@ def _locate(run, solver, inner, previous):
             hits.append((float(solver.t), i))
     stop = None
     for tau, i in sorted(hits):
-        run.found[i].append(_time(run, tau))
+        run.found.append((i, _time(run, tau)))
         if getattr(run.events[i], "terminal", False):
             stop = tau
             break
