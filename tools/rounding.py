@@ -11,9 +11,9 @@ Verrou and CADNA do for compiled programs: from then on
   result: so functions stay functions, odd or even, and symmetric matrices symmetric;
 - matrix products are summed in another order, so that what cancels leaves another rest.
 
-Exact results of functions (``exp(0)``, ``2**-6``) stay exact. Operators of arrays cannot be replaced
-from outside: in the package and in cells ``a @ b`` and ``a ** b`` become calls when the source is
-read. Every printed digit and the points of the figures are compared.
+Exact results of functions stay exact. Operators of arrays cannot be replaced from outside: in the
+package and in cells ``a @ b`` and ``a ** b`` become calls when the source is read. Every printed
+digit and the points of the figures are compared.
 """
 
 from __future__ import annotations
@@ -46,10 +46,7 @@ MULTIPLIER, SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 
 
 def rounded(value, key: np.uint64, exact: bool):
-    """A result, or a tuple of results, with other last bits.
-
-    With ``exact`` numbers of at most 26 binary digits stay: such results are exact everywhere.
-    """
+    """A result or a tuple of them with other last bits; ``exact`` ones of at most 26 bits stay."""
     if isinstance(value, tuple):
         parts = [rounded(part, key, exact) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
@@ -173,9 +170,9 @@ def differences(path: Path, seed: int) -> dict[str, str]:
     stored, notebook = (nbformat.read(path, as_version=4) for _ in range(2))
     client = client_of(notebook, path.parent)
     client.allow_errors = True
-    begin = (f"import sys; sys.path.append({str(ROOT)!r}); "
-             f"import tools.rounding; tools.rounding.install({seed})")  # fmt: skip
-    client.extra_arguments += [f"--IPKernelApp.exec_lines={json.dumps([begin])}"]
+    begin = f"import sys; sys.path.append({str(ROOT)!r}); import tools.rounding as r"
+    lines = json.dumps([begin, f"r.install({seed}); del r"])
+    client.extra_arguments += [f"--IPKernelApp.exec_lines={lines}"]
     client.execute(env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
     return {
         old.id: found
