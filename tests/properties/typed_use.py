@@ -9,12 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mfbook.book.report import at_most, check, table
-from mfbook.book.tasks import teacher_student
 from mfbook.equilibria import settle
 from mfbook.flow import constant, flow, gradient_flow, sgd
 from mfbook.functional import Functional, Local, check_functional
-from mfbook.landscape import maximise_potential
 from mfbook.measure import Measure, mixture
 from mfbook.models.attention import AttentionRisk, HeadShape, features, softmax
 from mfbook.models.confinement import Anchor, Ridge
@@ -49,12 +46,8 @@ rates: np.ndarray = atomic_stability(F, mu).deviations
 
 energy = SphereEnergy(2.0, [[1.0, 0.0]], [-1.0], "relu", normalised=True)
 settled = settle(energy, mu)
-pieces = maximise_potential(energy).points, maximise_potential([[1, 0]], [1]).points
 loss = TwoLayerRisk([[0.0], [1.0]], [1.0, 3.0], activation="linear")
 distance: float = wasserstein(mu, other, p=1)
-task = teacher_student(shape, sequences=2, tokens=3, vocabulary=4, heads=1, rng=0)
-held: bool = check("hy-lemma-2-1", at_most("slope", np.float64(0.4), 1)).holds
-table([{"M": 16, "risk": 0.5}], "a title")
 
 
 class Line:
