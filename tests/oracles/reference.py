@@ -1,7 +1,7 @@
 """A deliberately naive implementation of the model, differentiated by autograd.
 
 One head, one sequence at a time, each formula as it is written in the book. It shares no code with
-the package. That a wrong package would be noticed is shown by ``wrong_mathematics.py``.
+the package.
 """
 
 import autograd.numpy as np
