@@ -32,8 +32,8 @@ from mfbook.optimise import frank_wolfe_gap
 
 __all__ = [
     "BETAS", "PARTICLES", "PARTICLE_SEED", "PERCEPTRON_SEED", "SCALES", "Draw", "cells",
-    "differences", "energy", "load", "main", "perceptron", "published", "run", "select",
-    "source_cells", "source_draw", "start",
+    "differences", "energy", "load", "load_paths", "main", "paths", "perceptron", "published",
+    "run", "select", "source_cells", "source_draw", "start",
 ]  # fmt: skip
 
 FILE = _stored.FOLDER / "sphere.npz"
@@ -41,8 +41,8 @@ COMMAND = "python -m mfbook.book.experiments.sphere"
 
 #: Inverse temperatures of the simulations.
 BETAS = (0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 5.0, 7.0, 10.0, 15.0, 25.0, 35.0, 50.0)
-#: Dimensions beyond 3, and their temperatures.
-HIGHER, HIGHER_BETAS = (4, 8, 16), (1.0, 10.0, 50.0)
+#: Dimensions beyond 3, and their temperatures: of the second draw, and of the source's.
+HIGHER, HIGHER_BETAS, HIGHER_SOURCE_BETAS = (4, 8, 16), (1.0, 10.0, 50.0), (1, 5, 10, 25, 50)
 #: Time up to which they run, with the protocol's Euler steps.
 HIGHER_HORIZON = 300.0
 #: Draws of the particles by which the sensitivity is measured, and their temperature.
@@ -60,6 +60,12 @@ COLLAPSE = 1e-10
 STIFF_MOST = 20_000
 #: Most Euler steps beyond three dimensions, and with other scales of the perceptron.
 HIGHER_MOST, SCALED_MOST = 3000, 50_000
+#: Descents that go on longer: dimension, units, temperatures, and most steps (0: the source's).
+LONGER = ((4, "relu", HIGHER_SOURCE_BETAS, 0), (8, "relu", (10, 50), 20_000),
+          (8, "gelu", (10, 50), 20_000))  # fmt: skip
+#: Published descents with ReLU on the circle whose paths are stored: temperatures, every so
+#: many-th token, and about how many times.
+PATHS_BETAS, PATHS_EVERY, PATHS_TIMES = (1.0, 5.0, 10.0, 50.0), 4, 120
 #: Most Euler steps on the sphere: normalised descent with a perceptron from a temperature on, which
 #: does not settle in ten times as many, and repulsion beside a run that takes more.
 SPHERE_MOST, SPHERE_FROM, BESIDE_MOST = 20_000, 3.0, 3000
@@ -169,7 +175,12 @@ def source_cells() -> list[dict]:
     # the animations on the sphere have twice as many particles
     shown = setups(d=[3], beta=[1.0], normalised=both, particles=[1000])
     out += [cell for cell in shown if not free(cell)]
-    out += setups(d=HIGHER, beta=HIGHER_BETAS, most=[HIGHER_MOST])
+    out += setups(d=HIGHER, beta=map(float, HIGHER_SOURCE_BETAS), most=[HIGHER_MOST])
+    for d, units_, betas, most in LONGER:
+        out += setups(
+            d=[d], beta=map(float, betas), direction=["descent"], units=[units_], rule=["longer"],
+            most=[most],
+        )  # fmt: skip
     drawn = setups(d=[2], beta=[DRAWS_BETA], units=["none", "gelu"], start=range(1, DRAWS))
     out += [cell for cell in drawn if not free(cell)]
     out += [{**cell, "rule": "stiff"} for cell in figures]
@@ -216,7 +227,7 @@ def published(
     rule : str
         ``"source"``: the published rules (:class:`mfbook.equilibria.Protocol`), ``"uncapped"``:
         without the cap of the threshold, ``"stiff"``: the stiff integrator with the same threshold
-        and rule for stopping.
+        and rule for stopping, ``"longer"``: the published rules, for more steps.
     particles : int
         Number of particles; 0: as in :func:`source_draw`.
     between : int
@@ -242,8 +253,8 @@ def published(
     """
     if direction not in ("ascent", "descent"):
         raise ValueError(f"direction: expected 'ascent' or 'descent', got {direction!r}")
-    if rule not in ("source", "uncapped", "stiff"):
-        raise ValueError(f"rule: expected 'source', 'uncapped' or 'stiff', got {rule!r}")
+    if rule not in ("source", "uncapped", "stiff", "longer"):
+        raise ValueError(f"rule: expected a rule of the docstring, got {rule!r}")
     draw = source_draw(d, start=start, perceptron=perceptron, scale=scale, n=particles or None)
     F, ascent = draw.energy(beta, units, normalised), direction == "ascent"
     rules = Protocol(cap=rule != "uncapped", between=between, collapse=COLLAPSE)
@@ -276,6 +287,46 @@ def published(
     return out
 
 
+def paths(beta: float) -> dict:
+    """Paths of a published descent with ReLU on the circle, to its stop or 200,000 steps.
+
+    Returns
+    -------
+    dict
+        ``t`` (n,): times, about equally spaced on a logarithmic axis. ``degrees`` (n, 250): angles
+        of every fourth token. ``dead`` (n,): share of all tokens where no unit is active.
+        ``count``, ``stopped``, and ``rise``: the largest change of the energy between snapshots.
+    """
+    draw = source_draw(2)
+    F, rules = draw.energy(beta, "relu"), Protocol(collapse=COLLAPSE)
+    run = settle(F, draw.start, protocol=rules, record=1)
+    even = np.geomspace(1, 1 + run.times[-1], PATHS_TIMES) - 1
+    kept = np.unique(np.searchsorted(run.times, even - 1e-9))
+    x = run.atoms[kept]
+    shown = x[:, ::PATHS_EVERY]
+    return {
+        "t": run.times[kept], "degrees": np.degrees(np.arctan2(shown[..., 1], shown[..., 0])),
+        "dead": draw.asleep(x.reshape(-1, 2)).reshape(len(kept), -1).mean(axis=1),
+        "count": run.clusters.count, "stopped": run.stopped, "rise": np.diff(run.value).max(),
+    }  # fmt: skip
+
+
+def paths_arrays(found: dict[float, dict]) -> dict[str, np.ndarray]:
+    """Arrays of several paths; angles in hundredths of a degree."""
+    out = {}
+    for beta, run in found.items():
+        arrays = {"degrees": np.round(100 * run["degrees"]).astype(np.int16)}
+        out |= {f"paths_{beta:g}_{name}": np.asarray(v) for name, v in (run | arrays).items()}
+    return out
+
+
+def load_paths() -> dict[float, dict]:
+    """The stored results of :func:`paths`, by temperature; angles to a hundredth of a degree."""
+    data, names = _stored.load(FILE), ("t", "degrees", "dead", "count", "stopped", "rise")
+    out = {b: {name: data[f"paths_{b:g}_{name}"] for name in names} for b in PATHS_BETAS}
+    return {b: run | {"degrees": run["degrees"] / 100} for b, run in out.items()}
+
+
 def beside_cells(rows: list[dict]) -> list[dict]:
     """Repulsion without a perceptron on the sphere: as many steps as each run with one took.
 
@@ -295,7 +346,10 @@ def compute(cache_folder, jobs: int) -> dict[str, np.ndarray]:
     """All runs of both draws; names of arrays of the source's begin with ``source_``."""
     source = compute_source(cache_folder, jobs)
     second = compute_second(cache_folder, jobs)
-    return second | {f"source_{name}": values for name, values in source.items()}
+    cells = [{"beta": beta} for beta in PATHS_BETAS]
+    found = evaluate(paths, cells, cache=cache_folder, n_jobs=jobs)
+    followed = paths_arrays(dict(zip(PATHS_BETAS, found, strict=True)))
+    return second | {f"source_{name}": values for name, values in source.items()} | followed
 
 
 def compute_source(cache_folder, jobs: int) -> dict[str, np.ndarray]:
@@ -379,7 +433,8 @@ def load(draw: str = "second") -> dict:
         raise ValueError(f"draw: expected 'second' or 'source', got {draw!r}")
     data, mark = _stored.load(FILE), "source_"
     if draw == "second":
-        return {name: values for name, values in data.items() if not name.startswith(mark)}
+        others = (mark, "paths_")
+        return {name: values for name, values in data.items() if not name.startswith(others)}
     own = {name[len(mark) :]: data[name] for name in data if name.startswith(mark)}
     return {**own, "about": data["about"]}
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
+from matplotlib.patches import Wedge
 from matplotlib.ticker import MultipleLocator, NullFormatter
 
 from mfbook.book.plots.data import DECORATION, record
-from mfbook.book.plots.style import ROLES, drawing, new_figure
+from mfbook.book.plots.style import INK, ROLES, drawing, new_figure
 
 __all__ = ["angle_histograms", "angle_paths", "energy_and_ring", "planar_orbits"]
 
@@ -17,22 +19,57 @@ __all__ = ["angle_histograms", "angle_paths", "energy_and_ring", "planar_orbits"
 POSITIVE, NEGATIVE, DEAD = "#dcefe4", "#fbe6d4", "#c9ccd3"
 
 
-def shade(axes, landscape: Mapping, *, vertical: bool) -> None:
-    """Shade the circle by the sign of the potential and by the dead zone.
+def _parts(landscape: Mapping) -> Iterator[tuple[float, float, str]]:
+    """Arcs on which the potential has one sign, or no unit is active: both ends, and a shade.
 
     ``landscape`` has ``degrees`` (increasing), ``v`` and ``dead`` (bool), one for each angle.
     """
     degrees, v = np.asarray(landscape["degrees"]), np.asarray(landscape["v"])
     kind = np.where(landscape["dead"], 2, np.where(v > 0, 1, np.where(v < 0, 0, 3)))
-    edges = np.flatnonzero(np.diff(kind)) + 1
     half = (degrees[1] - degrees[0]) / 2
-    draw = axes.axvspan if vertical else axes.axhspan
-    for part in np.split(np.arange(len(kind)), edges):
-        colour = {0: NEGATIVE, 1: POSITIVE, 2: DEAD}.get(int(kind[part[0]]))
-        if colour:
-            low, high = degrees[part[0]] - half, degrees[part[-1]] + half
-            draw(low, high, color=colour, linewidth=0, zorder=0)
+    for part in np.split(np.arange(len(kind)), np.flatnonzero(np.diff(kind)) + 1):
+        if kind[part[0]] < 3:
+            colour = (NEGATIVE, POSITIVE, DEAD)[kind[part[0]]]
+            yield degrees[part[0]] - half, degrees[part[-1]] + half, colour
+
+
+def shade(axes, landscape: Mapping) -> None:
+    """Shade angles on the vertical axis by the sign of the potential and by the dead zone."""
+    for low, high, colour in _parts(landscape):
+        axes.axhspan(low, high, color=colour, linewidth=0, zorder=0)
     axes.grid(False)
+
+
+def _wedges(axes, edges, inner, outer, **style) -> PatchCollection:
+    """Pieces of rings between consecutive angles in degrees."""
+    parts = [
+        Wedge((0, 0), out, low, high, width=out - inner)
+        for low, high, out in zip(edges[:-1], edges[1:], outer, strict=True)
+    ]
+    return axes.add_collection(PatchCollection(parts, linewidths=0, **style))
+
+
+def _ring(axes, row: Mapping, landscape: Mapping, bins: int) -> None:
+    """Bars of a histogram around the circle, with the signs of the landscape inside."""
+    for low, high, colour in _parts(landscape) if landscape else ():
+        _wedges(axes, [low, high], 0.8, [1.0], color=colour, gid=DECORATION)
+    share, edges = np.histogram(row["degrees"], bins, (-180, 180), weights=row.get("weights"))
+    share = share / share.sum()
+    bars = _wedges(
+        axes, edges, 1.0, 1 + 0.55 * share / share.max(), color=ROLES["measured"].colour, zorder=2
+    )
+    record(
+        bars, "share of the tokens", degrees=(edges[:-1] + edges[1:]) / 2, share=share
+    )  # fmt: skip
+    turn = np.linspace(0, 2 * np.pi, 200)
+    axes.plot(np.cos(turn), np.sin(turn), color=INK, linewidth=0.8, gid=DECORATION)
+    for angle, words in ((0, "0°"), (90, "90°"), (180, "±180°"), (-90, "−90°")):
+        at = 0.62 * np.array([np.cos(np.radians(angle)), np.sin(np.radians(angle))])
+        axes.annotate(words, at, ha="center", va="center", fontsize=8)
+    axes.annotate(f"{100 * share.max():.2g}%", (0, 0), ha="center", va="center", weight="bold")
+    axes.set(xlim=(-1.6, 1.6), ylim=(-1.6, 1.6), aspect="equal")
+    axes.set_title(row["title"])
+    axes.axis("off")
 
 
 @drawing
@@ -40,10 +77,13 @@ def angle_histograms(
     rows: Sequence[Mapping],
     landscape: Mapping,
     *,
-    bins: int = 90,
+    bins: int = 120,
+    energies: Sequence[Mapping] = (),
     size: tuple[float, float] | None = None,
 ) -> Figure:
-    """Shares of the tokens in bins of the angle, one panel for each state, over the landscape.
+    """Shares of the tokens in bins of the angle, as bars around the circle; energies beside them.
+
+    The longest bar of each panel has the same length; its share stands in the middle.
 
     Parameters
     ----------
@@ -54,49 +94,59 @@ def angle_histograms(
         ``degrees``, ``v`` and ``dead`` on a grid of angles.
     bins : int
         Number of bins of the circle.
+    energies : sequence of mappings
+        Each with ``t``, ``y``, ``label`` and ``role``: one more panel, two columns wide, after
+        four rings; time is drawn as 1 + t.
     size : (width, height), optional
         Of the figure in inches.
     """
     n = len(rows)
-    columns = 2 if n == 4 else min(n, 3)
+    columns = min(n, 3)
     lines = -(-n // columns)
     figure, grid = new_figure(
-        *(size or (8.0, 0.6 + 2.1 * lines)), nrows=lines, ncols=columns, sharex=True, squeeze=False
+        *(size or (8.0, 2.9 * lines)), nrows=lines, ncols=columns, squeeze=False
     )
     for axes, row in zip(grid.ravel(), rows, strict=False):
-        ground = row.get("landscape", landscape)
-        if ground:
-            shade(axes, ground, vertical=True)
-        share, edges = np.histogram(
-            row["degrees"], bins=bins, range=(-180, 180), weights=row.get("weights")
-        )
-        share = share / share.sum()
-        axes.bar(
-            edges[:-1], share, width=np.diff(edges), align="edge", zorder=2,
-            color=ROLES["measured"].colour, gid="share of the tokens",
-        )  # fmt: skip
-        axes.set(title=row["title"], xlim=(-180, 180))
-        axes.xaxis.set_major_locator(MultipleLocator(90))
-    for axes in grid[:, 0]:
-        axes.set_ylabel("share of the tokens")
-    for axes in grid[-1]:
-        axes.set_xlabel("angle (degrees)")
+        _ring(axes, row, row.get("landscape", landscape), bins)
+    for axes in grid.ravel()[n:]:
+        axes.remove()
+    if energies:
+        last = figure.add_subplot(grid[0, 0].get_gridspec()[-1, 1:])
+        for item in energies:
+            style = {**ROLES[item["role"]].line, "marker": ""}
+            last.plot(1 + np.asarray(item["t"]), item["y"], label=item["label"], **style)
+        last.set(xscale="log", xlabel="1 + time", ylabel="energy $E$", title="Energy")
+        last.legend(loc="best")
     return figure
+
+
+def _wrapped(t, degrees) -> tuple[np.ndarray, np.ndarray]:
+    """A path on the circle, split where it crosses ±180 degrees: both ends are reached."""
+    step = np.diff(degrees)
+    at = np.flatnonzero(np.abs(step) > 180)
+    side = 180 * np.where(degrees[at] > 0, 1, -1)
+    part = np.abs(side - degrees[at]) / np.maximum(360 - np.abs(step[at]), 1e-12)
+    cross = t[at] + np.minimum(part, 1) * (t[at + 1] - t[at])
+    ends = np.stack([side, np.full(len(at), np.nan), -side], axis=1)
+    where = np.repeat(at + 1, 3)
+    return np.insert(t, where, np.repeat(cross, 3)), np.insert(degrees, where, ends.ravel())
 
 
 @drawing
 def angle_paths(
-    items: Sequence[Mapping], *, shown: int = 60, size: tuple[float, float] | None = None
+    items: Sequence[Mapping], *, shown: int = 250, size: tuple[float, float] | None = None
 ) -> Figure:
     """Angles of tokens against time on a logarithmic axis, over the landscape.
+
+    A path that crosses ±180 degrees goes on at the other end of the axis.
 
     Parameters
     ----------
     items : sequence of mappings
-        Each with ``t`` (n_t,), ``degrees`` (n_t, n) in [-180, 180), ``title`` and optionally
+        Each with ``t`` (n_t,), ``degrees`` (n_t, n) in [-180, 180], ``title`` and optionally
         ``landscape``. Time is drawn as 1 + t.
     shown : int
-        Paths drawn in each panel, equally spaced among the particles.
+        About how many paths are drawn in each panel, every so many-th particle.
     size : (width, height), optional
         Of the figure in inches.
     """
@@ -107,18 +157,15 @@ def angle_paths(
     )
     for axes, item in zip(grid.ravel(), items, strict=True):
         if item.get("landscape"):
-            shade(axes, item["landscape"], vertical=False)
-        t, degrees = np.asarray(item["t"]), np.array(item["degrees"], float)
-        order = np.argsort(degrees[0])
-        pick = order[np.linspace(0, len(order) - 1, min(shown, len(order))).astype(int)]
-        path = degrees[:, pick]
-        # a path that crosses the end of the axis is drawn in two pieces
-        path[1:][np.abs(np.diff(path, axis=0)) > 180] = np.nan
+            shade(axes, item["landscape"])
+        t, degrees = np.asarray(item["t"], float), np.array(item["degrees"], float)
+        paths = degrees[:, :: max(1, degrees.shape[1] // shown)].T
+        pieces = [np.append(_wrapped(t, path), [[np.nan], [np.nan]], axis=1) for path in paths]
+        x, y = np.concatenate(pieces, axis=1)
         # not smoothed: smoothed crossing lines make the picture several times as large
         axes.plot(
-            1 + t, path, color=ROLES["measured"].colour, linewidth=0.6, antialiased=False,
-            gid="token",
-        )  # fmt: skip
+            1 + x, y, color=ROLES["measured"].colour, linewidth=0.4, antialiased=False, gid="token"
+        )
         axes.set(title=item["title"], xscale="log", xlim=(1, 1 + t[-1]), ylim=(-180, 180))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.yaxis.set_major_locator(MultipleLocator(90))

@@ -63,62 +63,70 @@ def cluster_bounds(
     return figure
 
 
+def _hollow(axes, item: Mapping, x, y, settled, **style) -> None:
+    """Points, filled where a run has stopped by its rule."""
+    for mask, late in ((settled, ""), (~settled, ", not stopped")):
+        face = "white" if late else style["color"]
+        axes.plot(
+            x[mask], y[mask], linestyle="", markerfacecolor=face, gid=f"{item['label']}{late}",
+            **style,
+        )  # fmt: skip
+
+
 @drawing
 def count_panels(
-    panels: Sequence[Sequence[Mapping]],
+    panels: Sequence[Sequence[Sequence[Mapping]]],
     *,
     titles: Sequence[str],
     rows: Sequence[str],
-    log: Sequence[bool],
+    log: bool = True,
 ) -> Figure:
-    r"""Numbers of clusters against the square root of beta, one line for each perceptron.
+    """Numbers of clusters against the square root of beta, hollow where a run has not stopped.
 
     Parameters
     ----------
     panels : nested sequence of mappings
-        Rows of panels; each maps a name of units to ``(root_beta, count, settled)``, arrays of
-        shape (n,). Runs that did not settle are drawn hollow.
+        Rows of panels, each a sequence of lines with ``x``, ``y``, ``settled`` (bool), arrays of
+        shape (n,), ``label``, ``role``, and optionally ``marker`` and ``dash``.
     titles : sequence of str
         Of the columns.
     rows : sequence of str
         Names of the rows.
-    log : sequence of bool
-        Columns with a logarithmic vertical axis.
+    log : bool
+        Whether the vertical axes are logarithmic.
     """
     figure, grid = new_figure(
-        8.2, 2.5 * len(panels) + 0.4, nrows=len(panels), ncols=len(titles), squeeze=False,
-        sharex=True,
+        8.2, 2.5 * len(panels) + 0.5, nrows=len(panels), ncols=len(titles), squeeze=False,
+        sharex="row", sharey="row",
     )  # fmt: skip
-    for i, row in enumerate(panels):
-        for j, panel in enumerate(row):
-            axes = grid[i, j]
-            for units, (root, count, settled) in panel.items():
-                role = ROLES[UNITS[units]]
+    names: dict = {}
+    for cells, row, word in zip(grid, panels, rows, strict=True):
+        for axes, panel in zip(cells, row, strict=True):
+            for item in panel:
+                role = ROLES[item["role"]]
+                look = {"color": role.colour, "marker": item.get("marker", "o"), "markersize": 4.2}
                 axes.plot(
-                    root, count, color=role.colour, linestyle=role.dash, linewidth=1.1,
-                    gid=DECORATION,
+                    item["x"], item["y"], color=role.colour, linewidth=1.2, gid=DECORATION,
+                    linestyle=item.get("dash", "-"),
                 )  # fmt: skip
-                name = NAMES[units]
-                for mask, fill, gid in (
-                    (settled, role.colour, name), (~settled, "white", f"{name}, not settled"),
-                ):  # fmt: skip
-                    axes.plot(
-                        root[mask], count[mask], linestyle="", marker=MARKS[units],
-                        markersize=4.2, color=role.colour, markerfacecolor=fill,
-                        label=name if fill != "white" else None, gid=gid,
-                    )  # fmt: skip
-            if log[j]:
+                _hollow(axes, item, item["x"], item["y"], item["settled"], **look)
+                (names[item["label"]],) = axes.plot(
+                    [], [], linestyle=item.get("dash", "-"), linewidth=1.2, **look
+                )
+            if log:
                 axes.set_yscale("log")
                 axes.yaxis.set_major_formatter("{x:g}")
                 axes.yaxis.set_minor_formatter("")
-            axes.set_ylim(0.8 if log[j] else 0, None)
-            if i == 0:
-                axes.set_title(titles[j], fontsize=9)
-            if i == len(panels) - 1:
-                axes.set_xlabel("√β")
-        grid[i, 0].set_ylabel(f"clusters, {rows[i]}")
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+                axes.set_ylim(0.8, None)
+            axes.set_xlabel("√β")
+        cells[0].set_ylabel(f"clusters, {word}" if word else "clusters")
+    for axes, title in zip(grid[0], titles, strict=True):
+        axes.set_title(title, fontsize=9)
+    grey = ROLES["reference"].colour
+    (names["not stopped"],) = axes.plot(
+        [], [], linestyle="", marker="o", color=grey, markerfacecolor="white"
+    )
+    figure.legend(names.values(), names, loc="outside lower center", ncols=4)
     return figure
 
 
@@ -152,35 +160,35 @@ def count_bars(groups: Sequence[tuple[str, Mapping[int, int]]]) -> Figure:
 
 
 @drawing
-def mass_panels(
-    panels: Sequence[Mapping], *, xlabels: Sequence[str], xscales: Sequence[str]
-) -> Figure:
-    """Masses of clusters against bounds, one dot for each cluster.
+def mass_panels(panels: Sequence[Mapping]) -> Figure:
+    """Masses of clusters against bounds, one dot for each cluster, three panels in a row.
 
     Parameters
     ----------
     panels : sequence of mappings
-        Each with ``title``, ``masses`` (units to (x, mass)) and ``bounds`` (sequence of
+        Each with ``title``, ``xlabel``, ``xscale``, ``masses`` (units to (x, mass, settled), arrays
+        of shape (n,); hollow where a run has not stopped) and ``bounds`` (sequence of
         (x, bound, role, label)).
-    xlabels, xscales : sequence of str
-        Labels and scales of the horizontal axes.
     """
-    figure, grid = new_figure(8.2, 3.5, ncols=len(panels), sharey=True, squeeze=False)
+    columns = min(len(panels), 3)
+    lines = -(-len(panels) // columns)
+    figure, grid = new_figure(
+        8.2, 2.7 * lines + 0.5, nrows=lines, ncols=columns, sharey=True, squeeze=False
+    )
     names: dict = {}
-    for axes, item, xlabel, xscale in zip(grid[0], panels, xlabels, xscales, strict=True):
-        for units, (x, mass) in item["masses"].items():
-            axes.plot(
-                x, mass, linestyle="", marker=MARKS[units], color=ROLES[UNITS[units]].colour,
-                markersize=3.5, alpha=0.55, label=NAMES[units],
-            )  # fmt: skip
+    for axes, item in zip(grid.ravel(), panels, strict=False):
+        for units, (x, mass, settled) in item["masses"].items():
+            name = {"label": NAMES[units]}
+            look = {"marker": MARKS[units], "color": ROLES[UNITS[units]].colour, "markersize": 3.8}
+            _hollow(axes, name, np.asarray(x), np.asarray(mass), np.asarray(settled), **look)
+            (names[NAMES[units]],) = axes.plot([], [], linestyle="", **look)
         for x, bound, role, label in item["bounds"]:
-            axes.plot(x, bound, **ROLES[role].line, label=label)
-        axes.set(xlabel=xlabel, xscale=xscale, yscale="log", title=item["title"])
-        axes.set_ylim(9e-4, 1.6)
-        handles, labels = axes.get_legend_handles_labels()
-        names |= dict(zip(labels, handles, strict=True))
-    grid[0, 0].set_ylabel("mass of a cluster")
-    figure.legend(names.values(), names, loc="outside lower center", ncols=3)
+            (names[label],) = axes.plot(x, bound, **ROLES[role].line, label=label)
+        axes.set(xlabel=item["xlabel"], xscale=item["xscale"], title=item["title"])
+        axes.set(yscale="log", ylim=(1.5e-3, 1.6))
+    for axes in grid[:, 0]:
+        axes.set_ylabel("mass of a cluster")
+    figure.legend(names.values(), names, loc="outside lower center", ncols=4)
     return figure
 
 

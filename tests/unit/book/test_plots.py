@@ -103,9 +103,9 @@ def hill(y):
 
 
 def limits(name):
-    masses = {"none": (ROOTS, 0.1 * ROOTS), "gelu": (ROOTS, 0.2 * ROOTS)}
+    masses = {k: (ROOTS, a * ROOTS, ROOTS > 1) for k, a in (("none", 0.1), ("gelu", 0.2))}
     panel = {"title": "masses", "masses": masses, "bounds": [(ROOTS, 1 / ROOTS, name, "limit")]}
-    return plots.mass_panels([panel], xlabels=["√β"], xscales=["linear"])
+    return plots.mass_panels([{**panel, "xlabel": "√β", "xscale": "linear"}])
 
 
 #: What a picture shows beside the data that a chapter compares: charts, and two values of it.
