@@ -16,27 +16,41 @@ from tools.chapters import BOOK, ROOT, chapters
 
 SITE = ROOT / "_build" / "html"
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
-#: Listings of sources: their index, and one for each module that has documented names.
-LISTINGS = [
-    "_modules/index.html",
-    *sorted(f"_modules/{path.with_suffix('.html').relative_to(ROOT)}"
-            for path in (ROOT / "mfbook").rglob("*.py")),
-]  # fmt: skip
-#: From the sources, because the book may be built while tests are collected.
+#: One page of each type, which a browser visits in every run; the others are visited weekly.
+CHAPTER, SPHERE = "04-static.html", "a-sphere-circle.html"
+DAILY = ("index.html", CHAPTER, SPHERE, "statements.html", "api/measure.html", "questions.html")
+#: All pages but the listings of sources, and these two for them. From the sources of the book,
+#: because it may be built while tests are collected.
 PAGES = sorted([
     *(str(path.with_suffix(".html").relative_to(BOOK)) for path in BOOK.rglob("*")
       if path.suffix in (".md", ".ipynb") and not path.relative_to(BOOK).parts[0].startswith("_")),
     *("genindex.html", "prf-prf.html", "py-modindex.html", "search.html"),
 ])  # fmt: skip
-#: How long a build may take, in seconds.
-PATIENCE = 1800
-#: Opens what a chapter folds around an interactive figure, but not the folds of the figure.
-OPEN_FIGURES = """() => document.querySelectorAll('details:has(figure.mf-frames)')
-    .forEach(e => { e.open = true; })"""
+LISTINGS = ("_modules/index.html", "_modules/mfbook/measure.html")
 CHAPTER_PAGES = [f"{path.stem}.html" for path in chapters()]
+#: How long a build may take, in seconds, and what a test waits for, in milliseconds.
+PATIENCE, LONG = 1800, 120_000
 FLAGS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync""".split()
 FLAGS.append("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
+PHONE = {"viewport": {"width": 390, "height": 700}, "has_touch": True, "is_mobile": True}
+
+# Shows what is folded away, and sets what depends on its size.
+UNFOLD = """async () => {
+    document.querySelectorAll('details').forEach(e => { e.open = true; });
+    document.querySelectorAll('.toggle-hidden').forEach(e => e.classList.remove('toggle-hidden'));
+    await document.fonts.ready;
+    await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+}"""
+
+
+def daily(cases, *always):
+    """Parameters of a test: those named run every day, the others weekly."""
+    return [
+        case if case in always
+        else pytest.param(*case if isinstance(case, tuple) else [case], marks=pytest.mark.weekly)
+        for case in cases
+    ]  # fmt: skip
 
 
 @functools.cache
@@ -48,16 +62,19 @@ def parsed(name: str) -> BeautifulSoup:
     return BeautifulSoup(whole, "html.parser")
 
 
+def becomes_empty(page, program: str, arg=None):
+    """Wait until a program in the page finds nothing (more) to complain of; else say what."""
+    try:
+        page.wait_for_function(f"async arg => !(await ({program})(arg)).length", arg=arg)
+    except Exception:
+        pytest.fail(str(page.evaluate(program, arg)))
+
+
 def missing(reason: str):
     """Skip, or fail where skipping would hide that nothing is tested."""
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-        pass
 
 
 @pytest.fixture(scope="session")
@@ -87,8 +104,14 @@ def chromium():
     return CHROMIUM
 
 
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
 @pytest.fixture(scope="module")
 def site(built):
+    """The address at which the book is served."""
     handler = functools.partial(Quiet, directory=str(SITE))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -111,9 +134,8 @@ def browser(chromium):
 @pytest.fixture(scope="module")
 def context(browser):
     """One for all tests, so that scripts and fonts are fetched once."""
-    context = browser.new_context(color_scheme="light")
-    yield context
-    context.close()
+    with browser.new_context(color_scheme="light") as context:
+        yield context
 
 
 @contextmanager
@@ -144,13 +166,14 @@ def watched(context, site):
 
     def open_page(path: str):
         page = context.new_page()
+        page.set_default_timeout(LONG)
         opened.append(page)
         page.on("pageerror", lambda error: wrong.append(f"page error: {error}"))
         page.on("requestfailed", note_failure)
         page.on("console", note_console)
         page.on("response", note_response)
         page.on("request", note_request)
-        page.goto(site + path, wait_until="load")
+        page.goto(site + path)
         page.evaluate("() => window.MathJax?.startup?.promise")
         return page
 

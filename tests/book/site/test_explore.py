@@ -1,33 +1,30 @@
-"""The figures that compute in the page: text, keyboard, play, reset, weight, and without a script.
+"""The figures that compute in the page: text, keyboard, play and reset.
 
-The fixture sees that nothing goes wrong on a page and that it asks no other host.
+Time is that of the test: it passes when the test says so, however busy the machine is. The fixture
+sees that nothing goes wrong on a page and that it asks no other host.
 """
 
 import re
 from functools import partial
-from pathlib import Path
-from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
-from rendered import watched
+from rendered import CHAPTER, becomes_empty, daily, watched
 
-from tools.chapters import ROOT, chapters, read, text
-from tools.turns import touched
+from tools.chapters import chapters, read, text
 
 pytestmark = pytest.mark.browser
-
-SCRIPTS = ROOT / "book" / "_static" / "explore"
-#: Each placed figure: its page and its script.
-PLACED = [
-    (path.stem, name)
+#: The page of each placed figure, by its script.
+PLACED = {
+    name: f"{path.stem}.html"
     for path in chapters()
     for cell in read(path)["cells"]
     if cell["cell_type"] == "code"
     for name in re.findall(r"plots\.explorable\(\s*\"([\w-]+)\"", text(cell["source"]))
-]
-#: Looked at after each change of the scripts; the others by turns.
-FIRST = {"one-head"} if touched("book/_static/explore", "book/_ext/explore.py") else set()
-WIDTHS, SAYS = (320, 390, 1280), ".mf-explore-says"
+}
+WIDTHS, SAYS = (1280, 390, 320), ".mf-explore-says"
+#: Milliseconds: its text is told at most once in a second; with reduced motion, a step in each.
+SECOND = 1000
 
 # Text of the live figure that is small, or that its drawing or the window cuts off.
 BAD = """(root) => [...root.querySelectorAll('*')].flatMap(e => {
@@ -46,28 +43,23 @@ BAD = """(root) => [...root.querySelectorAll('*')].flatMap(e => {
 # Whatever is drawn: the outlines, places and words of all that is not a control.
 DRAWN = """(root) => [...root.querySelectorAll('svg path, svg text, .ex-handle, output')]
     .map(e => [e.getAttribute('d'), e.getAttribute('transform'), e.textContent].join()).join('|')"""
-# What the keyboard reaches by the tab key, and by Page down within a group of points.
+# What the tab key reaches: labels.
 REACHED = """(root) => [...root.querySelectorAll('input, select, button, [tabindex]')]
-    .filter(e => e.checkVisibility() && !e.disabled).map(e => {
-        const label = e.getAttribute('aria-label') || e.labels?.[0]?.textContent || e.textContent;
-        return [e.tagName, e.type || '', e.getAttribute('class') || '', label.trim(), e.tabIndex];
-    })"""
+    .filter(e => e.checkVisibility() && !e.disabled && e.tabIndex >= 0).map(e =>
+        (e.getAttribute('aria-label') || e.labels?.[0]?.textContent || e.textContent).trim())"""
 
 
-def test_there_are_figures_and_each_has_its_script():
-    assert PLACED
-    here = {path.stem for path in SCRIPTS.glob("*.js")} - {"mathematics", "drawing"}
-    assert here == {name for _, name in PLACED}, "scripts and placed figures"
-    assert sum(len(path.read_text().splitlines()) for path in SCRIPTS.glob("*.js")) <= 1500
-
-
-@pytest.fixture(scope="module", params=PLACED, ids=[name for _, name in PLACED])
-def opened(request, context, site):
-    """The page of each figure in turn, for all tests of it; in the end nothing went wrong on it."""
-    page_name, name = request.param
-    with watched(context, site) as visit:
-        page = visit(f"{page_name}.html")
-        yield page, page.locator(f"[data-explore='{name}']")
+@pytest.fixture(
+    scope="module",
+    params=daily(PLACED, *(name for name, path in PLACED.items() if path == CHAPTER)),
+)
+def opened(request, browser, site):
+    """The page of each figure in turn, its clock stopped; in the end nothing went wrong on it."""
+    with browser.new_context() as context, watched(context, site) as visit:
+        context.clock.install(time=0)
+        page = visit(PLACED[request.param])
+        context.clock.pause_at(3600)
+        yield page, page.locator(f"[data-explore='{request.param}']")
 
 
 @pytest.fixture
@@ -77,13 +69,8 @@ def figure(opened):
     page.set_viewport_size({"width": 1280, "height": 900})
     page.emulate_media(reduced_motion="no-preference")
     root.get_by_role("button", name="Reset").click()
-    page.wait_for_function("e => e.innerText", arg=root.locator(SAYS).element_handle())
-    page.wait_for_timeout(1100)  # what stands in the text is of now
+    page.clock.run_for(SECOND + 100)
     return page, root
-
-
-def says(root) -> str:
-    return root.locator(SAYS).inner_text()
 
 
 def press(page, *ways: str):
@@ -91,48 +78,62 @@ def press(page, *ways: str):
         page.keyboard.press(f"Shift+Arrow{way}")
 
 
-def change(page, root, what: str, act) -> str:
+def change(page, root, what: str, act):
     """Do something; the text below changes within the second that it may take."""
-    before = says(root)
+    before = root.locator(SAYS).inner_text()
     act()
-    try:
-        page.wait_for_function(
-            "([e, before]) => e.innerText !== before",
-            arg=[root.locator(SAYS).element_handle(), before],
-            timeout=3000,
-        )
-    except Exception:
-        pytest.fail(f"{what}: the text below still says {before!r}")
-    return says(root)
+    page.clock.run_for(SECOND + 100)
+    assert root.locator(SAYS).inner_text() != before, f"{what}: the text below is the same"
 
 
-@pytest.mark.by_turn(always=FIRST, one=3)
+def test_play_moves_pause_stops_and_reset_restores(figure):
+    page, root = figure
+    start, words = root.evaluate(DRAWN), root.locator(SAYS).inner_text()
+    page.clock.run_for(SECOND)
+    assert root.evaluate(DRAWN) == start, "it moves without being asked to"
+    play = root.get_by_role("button", name="Play")
+    if play.count():
+        change(page, root, "play", lambda: play.press("Enter"))
+        root.get_by_role("button", name="Pause").press("Enter")
+        page.clock.run_for(SECOND)
+        stopped = root.evaluate(DRAWN)
+        assert stopped != start
+        page.clock.run_for(SECOND)
+        assert root.evaluate(DRAWN) == stopped, "it goes on after pause"
+    for control in root.locator("input[type=range]").all():
+        control.press("End")
+    root.get_by_role("button", name="Reset").press("Enter")
+    page.clock.run_for(SECOND + 100)
+    assert root.evaluate(DRAWN) == start and root.locator(SAYS).inner_text() == words
+    # enlarged it is larger, and Escape brings it back
+    width = root.locator(".mf-explore-panels").bounding_box()["width"]
+    root.get_by_role("button", name="Enlarge").press("Enter")
+    dialog = page.locator("dialog[open]")
+    assert dialog.locator(".mf-explore-panels").bounding_box()["width"] > width
+    page.keyboard.press("Escape")
+    assert root.locator(".mf-explore-live").is_visible() and not dialog.count()
+
+
 def test_text_is_large_and_nothing_is_cut_off(figure):
     page, root = figure
-    for width in WIDTHS:
+    for width in WIDTHS:  # downwards: what is not laid out again is outside
         page.set_viewport_size({"width": width, "height": 900})
-        for theme in ("light", "dark"):
-            page.evaluate("t => { document.documentElement.dataset.theme = t; }", theme)
-            page.wait_for_timeout(200)
-            assert not (bad := root.evaluate(BAD)), f"{width} {theme}: {bad}"
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-            assert not root.locator("img").is_visible() and root.locator("svg").count()
-    name = root.get_attribute("data-explore")
-    assert page.evaluate("n => explore.frames[n].length", name) >= 1
+        becomes_empty(page, BAD, root.element_handle())
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert not root.locator("img").is_visible() and root.locator("svg").count()
 
 
-@pytest.mark.by_turn
+@pytest.mark.weekly
 def test_the_keyboard_reaches_and_moves_everything(figure):
     page, root = figure
-    parts = root.evaluate(REACHED)
-    assert all(label for *_, label, _ in parts), "a control without a name"
+    labels = root.evaluate(REACHED)
+    assert all(labels), "a control without a name"
     root.locator("input, select, button, [tabindex='0']").first.focus()
-    inside, seen = ":scope *:focus", 0
-    stops = sum(tab >= 0 for *_, tab in parts)
-    while root.locator(inside).count():
+    seen = 0
+    while root.locator(":scope *:focus").count():
         seen += 1
         page.keyboard.press("Tab")
-    assert seen == stops, f"{stops} stops, the tab key finds {seen}"
+    assert seen == len(labels), f"{labels}, the tab key finds {seen}"
     for control in root.locator("input[type=range], select, input[type=checkbox]").all():
         label, kind, last = control.evaluate(
             """e => [e.labels[0].innerText, e.type,
@@ -146,84 +147,28 @@ def test_the_keyboard_reaches_and_moves_everything(figure):
         place = handle.get_attribute("aria-valuetext")
         assert place and handle.get_attribute("aria-label")
         change(page, root, place, partial(press, page, "Left", "Up", "Up"))
-        moved = root.locator(".ex-handle:focus").get_attribute("aria-valuetext")
-        assert moved != place
+        assert root.locator(".ex-handle:focus").get_attribute("aria-valuetext") != place
     for cross in root.locator(".ex-over[tabindex='0']").all():
         cross.focus()
         found = set()
         for _ in range(3):
-            page.keyboard.press("Shift+ArrowRight")
+            press(page, "Right")
             found.add(cross.get_attribute("aria-valuetext"))
         assert len(found) >= 2, "the cross says the same everywhere"
 
 
-@pytest.mark.by_turn(always=FIRST, one=3)
-def test_play_moves_pause_stops_and_reset_restores(figure):
-    page, root = figure
-    start, words = root.evaluate(DRAWN), says(root)
-    page.wait_for_timeout(300)
-    assert root.evaluate(DRAWN) == start, "it moves without being asked to"
-    play = root.get_by_role("button", name="Play")
-    if play.count():
-        change(page, root, "play", lambda: play.press("Enter"))
-        root.get_by_role("button", name="Pause").press("Enter")
-        page.wait_for_timeout(100)
-        stopped = root.evaluate(DRAWN)
-        assert stopped != start
-        page.wait_for_timeout(300)
-        assert root.evaluate(DRAWN) == stopped, "it goes on after pause"
-    for control in root.locator("input[type=range]").all():
-        control.press("End")
-    root.get_by_role("button", name="Reset").press("Enter")
-    page.wait_for_timeout(1200)
-    assert root.evaluate(DRAWN) == start and says(root) == words
-    # enlarged it is larger, and Escape brings it back
-    width = root.locator(".mf-explore-panels").bounding_box()["width"]
-    root.get_by_role("button", name="Enlarge").press("Enter")
-    dialog = page.locator("dialog[open]")
-    assert dialog.locator(".mf-explore-panels").bounding_box()["width"] > width
-    page.keyboard.press("Escape")
-    assert root.locator(".mf-explore-live").is_visible() and not dialog.count()
-
-
-@pytest.mark.by_turn
+@pytest.mark.weekly
 def test_with_reduced_motion_it_goes_in_a_few_still_steps(figure):
     page, root = figure
     page.emulate_media(reduced_motion="reduce")
     play = root.get_by_role("button", name="Play")
     if not play.count():
         return
-    page.wait_for_timeout(200)
     play.click()
-    seen = {root.evaluate(DRAWN)}
-    for _ in range(12):
-        page.wait_for_timeout(100)
-        seen.add(root.evaluate(DRAWN))
-    assert 2 <= len(seen) <= 4, f"{len(seen)} pictures in 1.2 seconds"
-
-
-@pytest.mark.by_turn
-@pytest.mark.parametrize("page_name, name", PLACED)
-def test_without_its_script_the_picture_stays(page_name, name, browser, site):
-    blocked = browser.new_context()
-    blocked.route(f"**/explore/{name}.js*", lambda route: route.abort())
-    for context in (browser.new_context(java_script_enabled=False), blocked):
-        page = context.new_page()
-        page.goto(site + f"{page_name}.html")
-        picture = page.locator(f"[data-explore='{name}'] img")
-        assert picture.is_visible() and len(picture.get_attribute("alt")) > 40
-        assert page.locator(f"[data-explore='{name}'] .mf-explore-live").count() == 0
-        context.close()
-
-
-@pytest.mark.by_turn
-def test_scripts_are_light_and_only_where_they_are_needed(visit):
-    pages = {page for page, _ in PLACED}
-    for page_name in [*sorted(pages), "notation"]:
-        visit.asked.clear()
-        visit(f"{page_name}.html")
-        asked = {Path(urlsplit(a).path) for a in visit.asked if "/explore/" in a}
-        own = {name for page, name in PLACED if page == page_name}
-        needed = {*own, "mathematics", "drawing"} if own else set()
-        assert {path.stem for path in asked if path.suffix == ".js"} == needed
-        assert sum((SCRIPTS / f"{name}.js").stat().st_size for name in needed) <= 150_000
+    seen, changes = root.evaluate(DRAWN), []
+    for tenth in range(70):
+        page.clock.run_for(SECOND // 10)
+        before, seen = seen, root.evaluate(DRAWN)
+        changes += [tenth] * (seen != before)
+    assert 2 <= len(changes) <= 5 and play.count(), changes
+    assert min(np.diff(changes)) >= 9, f"pictures follow each other fast, tenths: {changes}"
