@@ -59,6 +59,9 @@ book: _build/.book  ## Render the stored notebooks to _build/html (warnings are 
 lab: .venv/.test  ## Write the chapters for JupyterLab to _build/lab, as Binder shows them
 	@$(PY) tools/for_lab.py _build/lab
 
+pdf: _build/.book .venv/.test  ## Print the whole book to _build/mfbook.pdf (needs Chromium)
+	@$(PY) tools/pdf.py _build/mfbook.pdf
+
 # ONLY=book/06-long-time.ipynb: a chapter and its wrong programs; ONLY=tests/unit/flow: a folder, all of it.
 ONLY ?=
 # SKIP=browser where there is none.
@@ -91,10 +94,12 @@ rounding: .venv/.test  #: Do the chapters show the same digits under random roun
 	@$(PY) tools/rounding.py $(if $(CHAPTER),book/$(CHAPTER).ipynb,$(CHAPTERS))
 
 versions: .venv/.test  #: The tests of the package and the chapters with the oldest and newest versions
+	@$(PIP) --editable '.[weekly]'
 	@$(PY) -m nox
 
 mutants: .venv/.test  #: Change the core of the package in one place at a time: do unit tests notice?
-	@false
+	@$(PIP) --editable '.[weekly]'
+	@$(PY) -m mutmut run --max-children 2 '*_mutmut_*7' && $(PY) -m mutmut results
 
 links: .venv/.book  #: Ask for every page outside that the text links to
 	@.venv/bin/jupyter-book build book --config _config.yml --toc "$(CURDIR)/_toc.yml" --path-output _build/links --builder linkcheck --quiet
@@ -120,7 +125,8 @@ bench: .venv/.test  #: Measure speed against peers, and write the page on perfor
 	@$(PY) -m benchmarks
 
 constraints: .venv/.test  #: Write the installed versions to constraints.txt
-	@$(PY) -m pip freeze --exclude-editable > constraints.txt
+	@$(PIP) --editable '.[book,run,test,weekly]'
+	@$(PY) -m pip freeze --all --exclude-editable | grep -v '^pip==' > constraints.txt
 	@touch .venv/.book .venv/.test
 
 clean:  #: Remove what was built, and the environment

@@ -88,7 +88,7 @@ def test_versions_agree_and_constraints_pin_every_requirement():
     assert yaml.safe_load(read("CITATION.cff"))["version"] == PROJECT["version"]
     pinned = {line.split("==")[0] for line in read("constraints.txt").splitlines()}
     extras = PROJECT["optional-dependencies"]
-    needed = [line for name in ("book", "run", "test") for line in extras[name]]
+    needed = [line for name in ("book", "run", "test", "weekly") for line in extras[name]]
     assert {Requirement(line).name for line in (*PROJECT["dependencies"], *needed)} <= pinned
 
 
