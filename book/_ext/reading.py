@@ -311,7 +311,7 @@ def targets(source: Path) -> dict[tuple[str, str, str], tuple[str, str]]:
         label
         for path in book.chapters(source)
         for cell in book.read(path)["cells"]
-        for label in re.findall(r":label: (\S+)", book.text(cell["source"]))
+        for label in re.findall(r"^(?::label: |\()([\w-]+)\)?=?$", book.text(cell["source"]), re.M)
     }
     found = {}
     for statement in book.statements(source):
@@ -334,7 +334,7 @@ def link_mentions(app: Sphinx, doctree: nodes.document) -> None:
     if page in BY_HAND or page.startswith("api"):
         return
     source = Path(app.srcdir)
-    order = ("agr", "hy") if page.startswith("a-") else ("hy", "agr")
+    order = ("agr", "hy") if re.match(r"a\d?-", page) else ("hy", "agr")
     for block in list(doctree.findall(nodes.paragraph)):
         around, own = block.parent, set()
         while around is not None:
@@ -608,7 +608,7 @@ class SourceFigures(SphinxDirective):
         rows = []
         for statement in listed:
             check = nodes.reference("", "", internal=True,
-                refuri=f"{statement.chapter}.html#{book.anchor(statement.id, 1)}",
+                refuri=f"{statement.chapter}.html#{statement.id}",
             )  # fmt: skip
             check += nodes.strong(text=statement.number)
             for i, name in enumerate(statement.figures):

@@ -64,7 +64,7 @@ def _ring(axes, row: Mapping, landscape: Mapping, bins: int) -> None:
     turn = np.linspace(0, 2 * np.pi, 200)
     axes.plot(np.cos(turn), np.sin(turn), color=INK, linewidth=0.8, gid=DECORATION)
     for angle, words in ((0, "0°"), (90, "90°"), (180, "±180°"), (-90, "−90°")):
-        at = 0.62 * np.array([np.cos(np.radians(angle)), np.sin(np.radians(angle))])
+        at = 0.58 * np.array([np.cos(np.radians(angle)), np.sin(np.radians(angle))])
         axes.annotate(words, at, ha="center", va="center", fontsize=8)
     axes.annotate(f"{100 * share.max():.2g}%", (0, 0), ha="center", va="center", weight="bold")
     axes.set(xlim=(-1.6, 1.6), ylim=(-1.6, 1.6), aspect="equal")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from mfbook.book.plots.data import DECORATION
 from mfbook.book.plots.style import FAINT, INK, ROLES, drawing, new_figure
@@ -79,7 +80,7 @@ def count_panels(
     *,
     titles: Sequence[str],
     rows: Sequence[str],
-    log: bool = True,
+    log: Sequence[bool],
 ) -> Figure:
     """Numbers of clusters against the square root of beta, hollow where a run has not stopped.
 
@@ -92,16 +93,16 @@ def count_panels(
         Of the columns.
     rows : sequence of str
         Names of the rows.
-    log : bool
-        Whether the vertical axes are logarithmic.
+    log : sequence of bool
+        Columns with a logarithmic vertical axis.
     """
     figure, grid = new_figure(
-        8.2, 2.5 * len(panels) + 0.5, nrows=len(panels), ncols=len(titles), squeeze=False,
-        sharex="row", sharey="row",
-    )  # fmt: skip
+        8.2, 2.5 * len(panels) + 0.5, nrows=len(panels), ncols=len(titles), squeeze=False
+    )
     names: dict = {}
+    ticks = np.outer(10.0 ** np.arange(3), [1, 2, 5]).ravel()
     for cells, row, word in zip(grid, panels, rows, strict=True):
-        for axes, panel in zip(cells, row, strict=True):
+        for axes, panel, logarithmic in zip(cells, row, log, strict=True):
             for item in panel:
                 role = ROLES[item["role"]]
                 look = {"color": role.colour, "marker": item.get("marker", "o"), "markersize": 4.2}
@@ -113,11 +114,15 @@ def count_panels(
                 (names[item["label"]],) = axes.plot(
                     [], [], linestyle=item.get("dash", "-"), linewidth=1.2, **look
                 )
-            if log:
+            if logarithmic:
                 axes.set_yscale("log")
+                low, high = 0.8, 1.3 * max(np.max(item["y"]) for item in panel)
+                axes.yaxis.set_major_locator(FixedLocator(ticks[ticks < high]))
                 axes.yaxis.set_major_formatter("{x:g}")
-                axes.yaxis.set_minor_formatter("")
-                axes.set_ylim(0.8, None)
+                axes.yaxis.set_minor_locator(NullLocator())
+                axes.set_ylim(low, high)
+            else:
+                axes.set_ylim(0, None)
             axes.set_xlabel("√β")
         cells[0].set_ylabel(f"clusters, {word}" if word else "clusters")
     for axes, title in zip(grid[0], titles, strict=True):
@@ -161,7 +166,7 @@ def count_bars(groups: Sequence[tuple[str, Mapping[int, int]]]) -> Figure:
 
 @drawing
 def mass_panels(panels: Sequence[Mapping]) -> Figure:
-    """Masses of clusters against bounds, one dot for each cluster, three panels in a row.
+    """Masses of clusters against bounds, a line through the heaviest, three panels in a row.
 
     Parameters
     ----------
@@ -178,14 +183,16 @@ def mass_panels(panels: Sequence[Mapping]) -> Figure:
     names: dict = {}
     for axes, item in zip(grid.ravel(), panels, strict=False):
         for units, (x, mass, settled) in item["masses"].items():
-            name = {"label": NAMES[units]}
+            name, x, mass = {"label": NAMES[units]}, np.asarray(x), np.asarray(mass)
             look = {"marker": MARKS[units], "color": ROLES[UNITS[units]].colour, "markersize": 3.8}
-            _hollow(axes, name, np.asarray(x), np.asarray(mass), np.asarray(settled), **look)
+            _hollow(axes, name, x, mass, np.asarray(settled), **look)
             (names[NAMES[units]],) = axes.plot([], [], linestyle="", **look)
+            heaviest = [(at, np.max(mass[x == at])) for at in np.unique(x)]
+            axes.plot(*np.transpose(heaviest), color=look["color"], linewidth=1, gid=DECORATION)
         for x, bound, role, label in item["bounds"]:
             (names[label],) = axes.plot(x, bound, **ROLES[role].line, label=label)
         axes.set(xlabel=item["xlabel"], xscale=item["xscale"], title=item["title"])
-        axes.set(yscale="log", ylim=(1.5e-3, 1.6))
+        axes.set_ylim(-0.03, 1.05)
     for axes in grid[:, 0]:
         axes.set_ylabel("mass of a cluster")
     figure.legend(names.values(), names, loc="outside lower center", ncols=4)

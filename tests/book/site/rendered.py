@@ -17,7 +17,7 @@ from tools.chapters import BOOK, ROOT, chapters
 SITE = ROOT / "_build" / "html"
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 #: One page of each type, which a browser visits in every run; the others are visited weekly.
-CHAPTER, SPHERE = "04-static.html", "a-sphere-circle.html"
+CHAPTER, SPHERE = "04-static.html", "a1-figures.html"
 DAILY = ("index.html", CHAPTER, SPHERE, "statements.html", "api/measure.html", "questions.html")
 #: All pages but the listings of sources, and these two for them. From the sources of the book,
 #: because it may be built while tests are collected.
@@ -46,6 +46,8 @@ UNFOLD = """async () => {
 
 def daily(cases, *always):
     """Parameters of a test: those named run every day, the others weekly."""
+    cases = list(cases)
+    assert set(always) <= set(cases), f"not there (any more): {set(always) - set(cases)}"
     return [
         case if case in always
         else pytest.param(*case if isinstance(case, tuple) else [case], marks=pytest.mark.weekly)
