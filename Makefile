@@ -71,6 +71,7 @@ PYTEST := $(PY) -m pytest --nbval --nbval-current-env --quiet --no-header --tb s
 SPREAD := --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # The exit status of the build of the book: tests/book/site waits for it.
 BUILT := .cache/build.status
+BUILD = $(MAKE) --no-print-directory book
 
 test: .venv/.test  ## Run the tests and build the book (ONLY=book/06-long-time.ipynb)
 ifdef ONLY
@@ -78,7 +79,7 @@ ifdef ONLY
 	@$(PYTEST) $(ONLY) $(if $(filter %.ipynb,$(ONLY)),tests/book/test_wrong_programs.py -k $(basename $(notdir $(ONLY))))
 else
 	@mkdir -p .cache && rm -f $(BUILT)
-	@{ $(MAKE) --no-print-directory book > .cache/build.log 2>&1 && echo 0 || echo 1; } > $(BUILT).new && mv $(BUILT).new $(BUILT) & passed=true; \
+	@{ $(BUILD) > .cache/build.log 2>&1 && echo 0 || echo 1; } > $(BUILT).new && mv $(BUILT).new $(BUILT) & passed=true; \
 	MFBOOK_BUILD="$(CURDIR)/$(BUILT)" $(PYTEST) $(SPREAD) -m 'not weekly$(if $(SKIP), and not $(SKIP))' $(CHAPTERS) tests mfbook tools || passed=false; \
 	wait; [ "$$(cat $(BUILT))" = 0 ] || { cat .cache/build.log; echo "make test: the book could not be built"; exit 1; }; \
 	$$passed || { echo "make test: something is wrong; it is said above"; exit 1; }

@@ -35,6 +35,8 @@ CODE = {
     if cell["cell_type"] == "code"
 }
 LISTED = statements()
+#: What the metadata of a cell say about it.
+KEYS = {"derived", "does", "names", "numbers", "open", "settings", "statement", "table", "wrong"}
 KINDS = {"text/plain", "text/html", "image/png", CHECK_MIME}
 
 
@@ -120,7 +122,7 @@ def test_a_chapter_is_in_order(name):
     for cell in notebook["cells"]:
         assert set(cell["metadata"]) <= {"mfbook", "mystnb", "tags"}
         own = cell["metadata"].get("mfbook", {})
-        assert set(own) <= {"numbers", "statement", "does", "open", "table", "settings", "wrong"}
+        assert set(own) <= KEYS
 
     here = re.escape(str(ROOT))
     for pattern in (r"/home/\w", r"/Users/\w", r"/tmp/", r"/root/", r"\.venv", here):
