@@ -123,7 +123,7 @@ class Edition:
             place = self.files[target.lstrip("/")]
             return f"[{words or place.title}]({up}{place.file})"
         if name in ("term", "download"):
-            return f"[{words or target}]({up}{'glossary.md' if name == 'term' else target})"
+            return f"[{words or target}]({up}{'notation.md' if name == 'term' else target})"
         if name in ("cite", "cite:p", "cite:t"):
             form = "[{} ({})]({})" if name == "cite:t" else "[{}, {}]({})"
             works = [self.references[key.strip()] for key in inside.split(",")]

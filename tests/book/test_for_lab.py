@@ -29,10 +29,9 @@ def written(tmp_path_factory):
 
 
 ROLES = [
-    ("{term}`atom`", "[atom](glossary.md)"),
-    ("{term}`atoms\n<atom>`", "[atoms](glossary.md)"),
+    ("{term}`atom`", "[atom](notation.md)"),
+    ("{term}`atoms\n<atom>`", "[atoms](notation.md)"),
     ("{doc}`Chapter 4 <04-static>`", "[Chapter 4](04-static.ipynb)"),
-    ("{doc}`glossary`", "[Glossary](glossary.md)"),
     ("{cite:t}`huan2026`", "[Huan and Yuan (2026)](bibliography.md)"),
     ("{cite:p}`huan2026`", "([Huan and Yuan, 2026](bibliography.md))"),
     (
@@ -158,7 +157,7 @@ def test_the_edition_in_place_is_the_edition(tmp_path, written):
     shutil.copy(ROOT / "_toc.yml", tmp_path)
     for _ in range(2):
         for_lab.write(tmp_path / "book", tmp_path / "book")
-        for name in (*NAMES, "glossary.md", "bibliography.md"):
+        for name in (*NAMES, "notation.md", "bibliography.md"):
             expected = (written / name).read_text(encoding="utf-8")
             assert (tmp_path / "book" / name).read_text(encoding="utf-8") == expected
 

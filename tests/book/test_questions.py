@@ -8,10 +8,9 @@ import re
 from functools import cache
 from pathlib import Path
 
-import yaml
 from prose import parameters, quoted, shown
 
-from tools.chapters import BOOK, ROOT, chapters, check_cells, read, text
+from tools.chapters import BOOK, chapters, check_cells, read, text
 
 PAGE = BOOK / "questions.md"
 QUESTION = re.compile(
@@ -61,7 +60,7 @@ def homes() -> dict[str, set[Path]]:
 @cache
 def terms() -> set[str]:
     """The words of the glossary."""
-    entries = words(BOOK / "glossary.md").partition("```{glossary}")[2]
+    entries = words(BOOK / "notation.md").partition("```{glossary}")[2]
     return {line.lower() for line in entries.splitlines() if re.match(r"\S", line)}
 
 
@@ -168,8 +167,3 @@ def of_one(m: re.Match, symbols: str) -> list[str]:
 def test_answers_are_short_and_stand_where_they_lead():
     wrong = problems(PAGE.read_text(encoding="utf-8"))
     assert not wrong, "\n".join(wrong)
-
-
-def test_the_page_comes_first_in_its_part():
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    assert "questions" in [part["chapters"][0]["file"] for part in toc["parts"]]

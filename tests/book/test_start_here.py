@@ -1,15 +1,18 @@
-"""The page *Start here*: what it prints is what comes, and each task is short."""
+"""Pages of code for newcomers: what they print is what comes, and each task is short."""
 
 import doctest
 import re
+
+import pytest
 
 from tools.chapters import BOOK, ROOT
 
 PAGE = BOOK / "start-here.md"
 
 
-def test_the_five_tasks_run_as_they_are_printed():
-    done = doctest.testfile(str(PAGE), module_relative=False)
+@pytest.mark.parametrize("name", ["start-here", "extend"])
+def test_a_page_runs_as_it_is_printed(name):
+    done = doctest.testfile(str(BOOK / f"{name}.md"), module_relative=False)
     assert done.failed == 0 and done.attempted >= 25
 
 

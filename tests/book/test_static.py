@@ -208,7 +208,7 @@ def test_lint_and_format():
 PAGES = {
     ("book/errata.md", "2.9"): None,  # an equation of the second paper
     ("book/errata.md", "500"): sphere.PARTICLES[3],
-    ("book/glossary.md", "1.44"): 1 / math.log(2),
+    ("book/notation.md", "1.44"): 1 / math.log(2),
     ("book/trust.md", "52"): -math.log2(np.finfo(float).eps),
     ("README.md", "4096"): 2**12,  # the figure of Chapter 4 spans this many heads
 }
