@@ -461,9 +461,7 @@ def list_symbols(app: Sphinx, doctree: nodes.document) -> None:
     head = re.match(r"0?(\w+?)-", app.env.docname)
     if head is None or not doctree.children or not isinstance(doctree[0], nodes.section):
         return
-    chapter = head[1].upper()
-    if chapter == "A" and app.env.docname != "a-sphere-circle":
-        return
+    chapter = "A" if app.env.docname == "a2-statements" else head[1].upper()
     own = [row for row in symbols(Path(app.srcdir)) if row[2] == chapter]
     if not own:
         return
