@@ -1,4 +1,4 @@
-"""Speed and memory, beside other programs. Importing this package fixes one thread for everyone.
+"""Speed beside other programs. Importing this package fixes one thread for everyone.
 
 The variables are read when NumPy, PyTorch and JAX are first imported, so they are set here.
 """

@@ -1,88 +1,113 @@
-"""Run the benchmarks part by part, keep what is finished, and write the performance page.
+"""Measure, store ``book/data/performance.json``, and write ``book/performance.md`` from it.
 
-Every step runs in a process of its own, and joblib keeps its result in ``.cache/bench``: an
-interrupted run goes on where it stopped, if neither the machine nor the code has changed. When all
-chosen steps are done, they replace those in ``book/data/performance.json``, and the page and its
-figures are made from that file alone.
+``python -m benchmarks --page`` only writes the page again. Without PyTorch or JAX
+(``pip install '.[bench]'``) the page says that they are missing.
 """
 
-import argparse
 import json
 import sys
-import traceback
+from pathlib import Path
 
-import joblib
+from . import circle, heads
+from .timing import machine, ratios
 
-from . import page
-from . import steps as known
-from .machine import describe
-
-UNFINISHED = known.ROOT / ".cache" / "bench"  # not in _build, which `make book` empties
-
-
-def fingerprint(machine: dict) -> str:
-    """Changes with the machine, the libraries and the code that is measured or measures."""
-    files = [sorted((known.ROOT / name).rglob("*.py")) for name in ("mfbook", "benchmarks")]
-    return joblib.hash([machine, [path.read_bytes() for path in sum(files, [])]])[:16]
+BOOK = Path(__file__).resolve().parent.parent / "book"
+RESULTS, PAGE = BOOK / "data" / "performance.json", BOOK / "performance.md"
+BETAS = (1.0, 10.0, 50.0)
+TEMPLATE = Path(__file__).with_name("page.md")
 
 
-def forecast(entries: list[dict]) -> str:
-    """What steps cost when they were measured."""
-    took, memory = sum(e["took"] for e in entries), max(e["memory"] for e in entries)
-    return f"{page.duration(took)} on one core and up to {page.size(memory)} of memory"
+def measure() -> dict:
+    """Everything, in some ten minutes."""
+    found = {"machine": machine()}
+    for name, step in {
+        "heads": lambda: [heads.compare(p) for p in (heads.SMALL, heads.WIDE)],
+        "forces": lambda: [
+            circle.forces(n, beta, rounds)
+            for n, rounds, betas in ((100, 9, [10]), (1000, 9, BETAS), (10_000, 5, BETAS))
+            for beta in betas
+        ],
+        "runs": lambda: [circle.whole_run(1000, 1.0, ascent, 3) for ascent in (True, False)],
+        "large": lambda: [heads.large(), circle.large()],
+    }.items():
+        print(name, flush=True)
+        found[name] = step()
+    return found
 
 
-def main(arguments=None) -> int:
-    """Run what is asked for; the status is 0 if everything was measured."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(known.PARTS))
-    parts = parser.parse_args(arguments).parts
-    if unknown := [part for part in parts if part not in known.PARTS]:
-        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(known.PARTS)}")
-    try:
-        return run(known.steps(parts))
-    except KeyboardInterrupt:
-        print("\nInterrupted. Finished steps are kept; the same command goes on from here.")
-        return 130
+def number(x: float) -> str:
+    """Two significant digits."""
+    digits = float(f"{x:.2g}")
+    return f"{digits:,.0f}" if digits >= 10 else f"{digits:g}"
 
 
-def run(steps: list[str]) -> int:
-    """Some steps in turn; then the page."""
-    machine, before, entries = describe(), known.results(), {}
-    code = fingerprint(machine)
-    measured = joblib.Memory(UNFINISHED, verbose=0).cache(known.measure_apart)
-    print("Other programs that run meanwhile disturb the times.")
-    if old := [before[step] for step in steps if step in before]:
-        print(f"When last measured, all steps took {forecast(old)}.")
-    left = {step: why for step in steps if (why := known.missing(step))}
-    for i, step in enumerate(steps, 1):
-        if step in left:
-            print(f"[{i} of {len(steps)}] {step}, left out: {left[step]}")
+def duration(s: float) -> str:
+    """Seconds in a unit that suits them."""
+    unit, name = next(
+        ((u, n) for u, n in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if s >= u), (1e-9, "ns")
+    )
+    return f"{number(s / unit)} {name}"
+
+
+def row(one: dict, peers, more=lambda name: "") -> list[str]:
+    """Line of a table: the median time of this package, and the ratio of each peer."""
+    ours = sorted(one["times"]["mfbook"])
+    line = [one["title"], duration(ours[len(ours) // 2]) + more("mfbook")]
+    for name in peers:
+        if name not in one["times"]:
+            line.append("not installed")
             continue
-        kept = measured.check_call_in_cache(step, code)
-        print(f"[{i} of {len(steps)}] {step}{', kept from an earlier run' * kept}", flush=True)
-        try:
-            entries[step] = {**measured(step, code), "machine": machine}
-        except Exception:
-            traceback.print_exc()
-        else:
-            print(f"    {forecast([entries[step]])}")
-    if failed := [step for step in steps if step not in entries and step not in left]:
-        print(f"Failed: {', '.join(failed)}. The page stays as it was.")
-        return 1
-    entries = before | entries
-    ordered = {step: entries[step] for step in known.steps() if step in entries}
-    text = json.dumps({"steps": ordered}, indent=1, ensure_ascii=False)
-    known.RESULTS.write_text(text + "\n", encoding="utf-8")
-    if missing := [step for step in known.steps() if step not in ordered]:
-        print(f"Stored. The page needs {', '.join(missing)} too.")
-    else:
-        page.write()
-        print(f"The page: {page.PAGE}")
-    for step in entries.keys() & set(steps) - set(left):
-        measured.call_and_shelve(step, code).clear()
-    return 0
+        middle, least, most = map(number, ratios(one["times"], name))
+        line.append(f"{middle} ({least}–{most}){more(name)}")
+    return line
+
+
+def table(lines: list[list]) -> str:
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def page(results: dict) -> str:
+    """The page that says what is stored."""
+    compared, runs = [], []
+    for one in results["heads"]:
+        forms = {name: f"; {form}" for name, form in one["forms"].items()}
+        compared.append(row(one, heads.PEERS, lambda name, f=forms: f.get(name, "")))
+    for one in results["runs"]:
+        told = {
+            name: f"; {steps:,} steps to {energy:.6f}"
+            for name, steps, energy in zip(
+                ("mfbook", "usual"), one["steps"], one["energies"], strict=True
+            )
+        }
+        runs.append(row(one, ["usual"], told.get))
+    large = [
+        [
+            part["title"],
+            f"{one['size']:,}",
+            *map(duration, (one["seconds"], one["seconds"] / one["size"])),
+            number(one["bytes"] / one["size"]),
+        ]
+        for part in results["large"]
+        for one in part["rows"]
+    ]
+    return TEMPLATE.read_text(encoding="utf-8").format(
+        machine=results["machine"],
+        heads=table(compared),
+        forces=table([row(one, ["usual", "direct"]) for one in results["forces"]]),
+        runs=table(runs),
+        large=table(large),
+    )
+
+
+def main(arguments: list[str]) -> None:
+    if arguments not in ([], ["--page"]):
+        sys.exit(__doc__)
+    if not arguments:
+        text = json.dumps(measure(), indent=1, ensure_ascii=False)
+        RESULTS.write_text(text + "\n", encoding="utf-8")
+    PAGE.write_text(page(json.loads(RESULTS.read_text(encoding="utf-8"))), encoding="utf-8")
+    print(f"The page: {PAGE}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(sys.argv[1:])
