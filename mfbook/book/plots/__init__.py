@@ -13,7 +13,7 @@ from mfbook.book.plots.data import DECORATION, record
 from mfbook.book.plots.discussion import phase_space, predictors, support_values
 from mfbook.book.plots.dynamics import bound_cloud, grid_map, panels, particles
 from mfbook.book.plots.explore import explorable
-from mfbook.book.plots.extremal import circle_minimiser, gap_cloud, landscapes, splitting, stalled
+from mfbook.book.plots.extremal import circle_minimiser, gap_cloud, landscapes, splitting
 from mfbook.book.plots.frames import frames
 from mfbook.book.plots.introduction import heads_at_work, two_starts
 from mfbook.book.plots.localisation import atoms_on_circle
@@ -27,13 +27,10 @@ from mfbook.book.plots.model import (
 )
 from mfbook.book.plots.primer import network_view, two_interpolations, two_ways
 from mfbook.book.plots.scaling import (
-    cluster_bounds,
-    count_bars,
     count_panels,
     mass_panels,
-    merging_clock,
 )
-from mfbook.book.plots.spheres import cluster_counts, sphere_histograms, sphere_scene
+from mfbook.book.plots.spheres import sphere_histograms
 from mfbook.book.plots.stability import cloud, phase_diagram, regimes, verdicts
 from mfbook.book.plots.static import boosting_rounds, excess_distribution, excess_rates
 from mfbook.book.plots.style import ROLES, Picture, Role, drawing, new_figure
@@ -60,9 +57,6 @@ __all__ = [
     "bound_cloud",
     "circle_minimiser",
     "cloud",
-    "cluster_bounds",
-    "cluster_counts",
-    "count_bars",
     "count_panels",
     "curvature_shares",
     "curves",
@@ -81,7 +75,6 @@ __all__ = [
     "imbalance",
     "landscapes",
     "mass_panels",
-    "merging_clock",
     "mirror",
     "network_view",
     "new_figure",
@@ -99,9 +92,7 @@ __all__ = [
     "scores_and_weights",
     "sensitivity",
     "sphere_histograms",
-    "sphere_scene",
     "splitting",
-    "stalled",
     "support_values",
     "tokens_on_circle",
     "tokens_on_sphere",

@@ -12,7 +12,7 @@ from matplotlib.ticker import MultipleLocator
 from mfbook.book.plots.data import DECORATION, record
 from mfbook.book.plots.style import DIVERGING, FAINT, INK, ROLES, drawing, new_figure
 
-__all__ = ["circle_minimiser", "gap_cloud", "landscapes", "splitting", "stalled"]
+__all__ = ["circle_minimiser", "gap_cloud", "landscapes", "splitting"]
 
 #: Angles on the circle, from -180 to 180 degrees, with round ticks.
 DEGREES = MultipleLocator(90)
@@ -160,37 +160,6 @@ def splitting(items: Sequence[Mapping]) -> Figure:
         ax.set(xscale="log", xlabel=r"$\beta$", title=item["title"], ylim=(-180, 180))
         ax.yaxis.set_major_locator(DEGREES)
     axes[0, 0].set_ylabel("angle of the atoms (degrees)")
-    return figure
-
-
-@drawing
-def stalled(runs: Sequence[Mapping]) -> Figure:
-    """Gap and excess of flows against time, with the time at which each was said to have converged.
-
-    Parameters
-    ----------
-    runs : sequence of mappings
-        Each with ``title``, ``t``, ``gap``, ``excess``, ``stop`` and ``speed``.
-    """
-    figure, axes = new_figure(8.2, 3.7, ncols=len(runs), sharey=True, squeeze=False)
-    for ax, run in zip(axes[0], runs, strict=True):
-        ax.axvline(run["stop"], color=INK, linewidth=1, gid="rule fires")
-        ax.annotate(
-            "rule fires", (run["stop"], 1.0), xycoords=("data", "axes fraction"),
-            xytext=(-4, -4), textcoords="offset points", ha="right", va="top", fontsize=9,
-        )  # fmt: skip
-        ax.plot(run["t"], run["gap"], label="certified gap", **ROLES["bound"].line)
-        ax.plot(
-            run["t"], run["excess"], label="$E-\\min E$",
-            **{**ROLES["measured"].line, "marker": ""},
-        )  # fmt: skip
-        ax.plot(
-            run["t"], run["speed"], label="largest speed",
-            **{**ROLES["reference"].line, "linewidth": 1.3},
-        )  # fmt: skip
-        ax.set(xscale="log", yscale="log", xlabel="time $t$", title=run["title"], ylim=(1e-8, 3))
-    axes[0, 0].set_ylabel("energy; speed")
-    axes[0, 0].legend(loc="lower left")
     return figure
 
 

@@ -1,4 +1,4 @@
-"""Figures on the sphere in three dimensions, and numbers of clusters in higher dimension."""
+"""Figures on the sphere in three dimensions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, SymLogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
 from numpy.typing import ArrayLike
 
 from mfbook.book.plots.data import DECORATION, record
 from mfbook.book.plots.style import DIVERGING, INK, ROLES, SEQUENTIAL, drawing, new_figure
 
-__all__ = ["cluster_counts", "sphere_histograms", "sphere_scene"]
+__all__ = ["sphere_histograms"]
 
 #: Distance of the eye from the centre of the sphere.
 EYE = 4.0
@@ -164,97 +163,4 @@ def sphere_histograms(
         edges = state.get("kinks", kinks)
         _view(axes, camera, state["points"], state["weights"], land, norm, edges)
     _scale(figure, norm, grid[1])
-    return figure
-
-
-@drawing
-def sphere_scene(
-    points: np.ndarray,
-    weights: np.ndarray,
-    landscape: Callable,
-    *,
-    title: str,
-    kinks: ArrayLike = (),
-    towards: ArrayLike = (1, -1, 0.6),
-) -> Figure:
-    """One cloud on the sphere, seen from a direction and from the opposite one.
-
-    Parameters
-    ----------
-    points, weights : arrays, shapes (n, 3) and (n,)
-        Unit vectors and their masses.
-    landscape : callable
-        Potential at points (m, 3), shape (m,).
-    title : str
-        Above the figure.
-    kinks : array, shape (J, 3)
-        Normals of great circles to draw.
-    towards : array_like, shape (3,)
-        Direction of the eye in the left view.
-    """
-    figure, pair = new_figure(7.2, 3.5, ncols=2)
-    norm = _norm(landscape)
-    for axes, sign, name in zip(pair, (1, -1), ("from the front", "from behind"), strict=True):
-        camera = _Camera(sign * np.asarray(towards, float))
-        _view(axes, camera, points, weights, landscape, norm, kinks)
-        axes.set_title(f"{title}, {name}", fontsize=9.5)
-    _scale(figure, norm, pair)
-    return figure
-
-
-@drawing
-def cluster_counts(
-    panels: Sequence[Sequence[Mapping]], *, dimensions: Sequence[int], particles: int
-) -> Figure:
-    """Numbers of clusters against the dimension, a table of small charts.
-
-    Parameters
-    ----------
-    panels : rows of mappings
-        Each with ``title`` and ``series``: mappings with ``y`` and ``start`` (numbers of clusters
-        at the end and at the start), ``stopped`` (whether the stopping rule held), ``label`` and
-        ``role``.
-    dimensions : sequence of int
-        Along the horizontal axes.
-    particles : int
-        Number of particles: the largest number of clusters.
-    """
-    figure, grid = new_figure(
-        8.4, 4.9, nrows=len(panels), ncols=len(panels[0]), sharex=True, sharey=True, squeeze=False
-    )
-    place = np.arange(len(dimensions))
-    for row, items in zip(grid, panels, strict=True):
-        for axes, item in zip(row, items, strict=True):
-            for k, series in enumerate(item["series"]):
-                role, shift = ROLES[series["role"]], 0.09 * (k - 1)
-                y, stopped = np.asarray(series["y"]), np.asarray(series["stopped"])
-                begin = axes.plot(
-                    place + shift, series["start"], color=role.colour, linewidth=1.2,
-                    linestyle=(0, (1, 1.5)), gid=f"{series['label']}, at the start",
-                )  # fmt: skip
-                record(begin[0], x=place)
-                axes.plot(place + shift, y, color=role.colour, linewidth=1.4, gid=DECORATION)
-                for done, face, late in (
-                    (stopped, role.colour, ""), (~stopped, "white", ", rule not met"),
-                ):  # fmt: skip
-                    dots = axes.plot(
-                        (place + shift)[done], y[done], linestyle="", marker=role.marker,
-                        markersize=5.5, markeredgecolor=role.colour, markerfacecolor=face,
-                    )  # fmt: skip
-                    record(dots[0], f"{series['label']}{late}", x=place[done])
-                axes.plot([], [], color=role.colour, marker=role.marker, label=series["label"])
-            axes.set_yscale("log")
-            axes.set(title=item["title"], ylim=(0.7, 1.5 * particles))
-            axes.set_xticks(place, [str(d) for d in dimensions])
-            axes.yaxis.set_minor_formatter(NullFormatter())
-        row[0].set_ylabel("clusters")
-    for axes in grid[-1]:
-        axes.set_xlabel("dimension $d$")
-    grey = ROLES["reference"].colour
-    axes.plot([], [], color=grey, linestyle=(0, (1, 1.5)), label="at the start")
-    axes.plot(
-        [], [], linestyle="", marker="o", markeredgecolor=grey, markerfacecolor="white",
-        label="rule not met in time",
-    )  # fmt: skip
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5)
     return figure

@@ -122,9 +122,6 @@ CHARTS = {
         lambda kinks: plots.sphere_histograms(
             [{"points": BALL[:30], "weights": MASSES[:30], "title": "end"}] * 2, landscape=hill,
             kinks=kinks), np.eye(3)[:1], np.eye(3)[1:2]),
-    "sphere": (
-        lambda kinks: plots.sphere_scene(BALL[:30], MASSES[:30], hill, title="t", kinks=kinks),
-        np.eye(3)[:1], ()),
     "masses": (limits, "bound", "found"),
 }  # fmt: skip
 
@@ -152,17 +149,17 @@ def test_paths_on_the_circle_do_not_cross_the_picture():
 def test_perspective_of_the_sphere():
     """Seen from the eye: the outline has radius 1, and near is what the sphere does not hide."""
     towards, up = np.array([2.0, -1.0, 0.6]), np.array([0.0, 0.0, 1.0])
-    data = plots.sphere_scene(BALL, MASSES, hill, title="t", towards=towards).contents
-    for panel, sign in ((1, 1), (2, -1)):
+    state = {"points": BALL, "weights": MASSES, "title": "t"}
+    for sign in (1, -1):
+        data = plots.sphere_histograms(2 * [state], landscape=hill, towards=sign * towards).contents
         eye = sign * EYE * towards / np.linalg.norm(towards)
         right = np.cross(up, eye) / np.linalg.norm(np.cross(up, eye))
         frame = np.array([right, np.cross(eye / EYE, right)])
         near, far, ground = (
-            np.stack([np.ravel(item.columns[c]) for c in "xyz"], axis=1)
+            np.stack([np.ravel(next(item for item in data.series if item.name == name).columns[c])
+                      for c in "xyz"], axis=1)
             for name in ("near particles", "far particles", "potential")
-            for item in data.series
-            if (item.panel, item.name) == (panel, name)
-        )
+        )  # fmt: skip
         visible = (BALL * (eye - BALL)).sum(axis=1) >= 0
         assert (near == BALL[visible]).all() and (far == BALL[~visible]).all()
         # each pixel shows the point behind it; a tangent of the sphere ends on the outline
