@@ -71,7 +71,7 @@ def within(a, largest: float) -> bool:
     if a.flags.aligned and float(np.vdot(a, a).real) <= min(largest, LARGEST) ** 2:
         return True
     # infinity is not finite
-    return size(a) <= min(largest, np.finfo(a.dtype).max)
+    return size(a) <= min(largest, float(np.finfo(a.dtype).max))
 
 
 def size(a) -> float:

@@ -116,7 +116,7 @@ class AttentionRisk(Functional):
         validate.instance(self.shape, "shape", HeadShape)
         try:
             dtype: np.dtype = np.dtype(self.dtype)
-        except TypeError:
+        except (TypeError, ValueError, SyntaxError):  # NumPy's own words for its strings
             dtype = np.dtype(object)
         if dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
             raise TypeError(f"dtype: expected float64 or float32, got {self.dtype!r}")
