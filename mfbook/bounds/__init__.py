@@ -34,7 +34,6 @@ from mfbook.bounds.features import (
 )
 from mfbook.bounds.loss import loss_lipschitz, loss_smoothness, softmax_lipschitz
 from mfbook.bounds.propagation import PropagationBound, propagation_bound, propagation_rate
-from mfbook.bounds.sampling import TrainingBound, finite_population, training_bound
 from mfbook.bounds.stacked import stacked_cost, stacked_gain, stacked_threshold
 
 __all__ = [
@@ -43,7 +42,6 @@ __all__ = [
     "FeatureBounds",
     "GrowthBound",
     "PropagationBound",
-    "TrainingBound",
     "anticoncentration",
     "atom_count_bounds",
     "data_radii",
@@ -51,7 +49,6 @@ __all__ = [
     "feature_bound",
     "feature_bounds",
     "feature_variance",
-    "finite_population",
     "growth_bound",
     "heavy_atom_bound",
     "hessian_attained",
@@ -72,6 +69,5 @@ __all__ = [
     "stacked_gain",
     "stacked_threshold",
     "third_moment_constant",
-    "training_bound",
     "variance_rate",
 ]
