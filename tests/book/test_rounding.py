@@ -85,7 +85,7 @@ def test_digits_that_rounding_changes_and_errors_are_found(tmp_path):
 
 
 @pytest.mark.weekly
-@pytest.mark.parametrize("name", ["d5-two-layers", "a3-minimisers"])
+@pytest.mark.parametrize("name", ["09-splitting", "a3-minimisers"])
 def test_a_chapter_shows_the_same_digits(name):
     """Of the shortest; ``make rounding`` has all chapters."""
     assert not rounding.differences(BOOK / f"{name}.ipynb", 1)
