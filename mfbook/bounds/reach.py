@@ -13,7 +13,7 @@ any matrices :math:`L_t` write :math:`m_t(h)=\bar x_t+L_th+\Delta_t(h)`. With
 
 The linear part is bounded once, for the head; only what is left may be chosen position by position.
 B is convex in u and in v, so its maximum over two spheres is bounded by its values at the corners
-of two polytopes (Appendix D1).
+of two polytopes (Chapter 4b).
 """
 
 from __future__ import annotations
