@@ -12,7 +12,11 @@ from . import circle, heads
 from .timing import machine, ratios
 
 BOOK = Path(__file__).resolve().parent.parent / "book"
-RESULTS, PAGE = BOOK / "data" / "performance.json", BOOK / "performance.md"
+RESULTS, PAGE = BOOK / "data" / "performance.json", BOOK / "trust.md"
+#: What stands before and after the part of the page that is written here.
+BEGIN, END = "<!-- make bench writes what follows -->
+", "<!-- up to here -->
+"
 BETAS = (1.0, 10.0, 50.0)
 TEMPLATE = Path(__file__).with_name("page.md")
 
@@ -105,7 +109,10 @@ def main(arguments: list[str]) -> None:
     if not arguments:
         text = json.dumps(measure(), indent=1, ensure_ascii=False)
         RESULTS.write_text(text + "\n", encoding="utf-8")
-    PAGE.write_text(page(json.loads(RESULTS.read_text(encoding="utf-8"))), encoding="utf-8")
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    measured = page(json.loads(RESULTS.read_text(encoding="utf-8")))
+    whole = before + BEGIN + measured + END + rest.partition(END)[2]
+    PAGE.write_text(whole, encoding="utf-8")
     print(f"The page: {PAGE}")
 
 

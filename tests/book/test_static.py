@@ -20,7 +20,7 @@ from mfbook.book.tasks import ALPHABET
 from tools.chapters import BOOK, ROOT, chapters, read, text
 
 #: A page of timings, which are results of one machine: `make bench` writes it.
-TIMINGS = ("performance.md", "trust.md")
+TIMINGS = ("trust.md",)
 #: A page that quotes the chapters: test_questions.py looks for its numbers there.
 QUOTING = ("questions.md",)
 #: Pages without code.
