@@ -14,9 +14,7 @@ from .timing import machine, ratios
 BOOK = Path(__file__).resolve().parent.parent / "book"
 RESULTS, PAGE = BOOK / "data" / "performance.json", BOOK / "trust.md"
 #: What stands before and after the part of the page that is written here.
-BEGIN, END = "<!-- make bench writes what follows -->
-", "<!-- up to here -->
-"
+BEGIN, END = "<!-- make bench writes what follows -->\n", "<!-- up to here -->\n"
 BETAS = (1.0, 10.0, 50.0)
 TEMPLATE = Path(__file__).with_name("page.md")
 
