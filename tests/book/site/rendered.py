@@ -67,7 +67,9 @@ def parsed(name: str) -> BeautifulSoup:
 def becomes_empty(page, program: str, arg=None):
     """Wait until a program in the page finds nothing (more) to complain of; else say what."""
     try:
-        page.wait_for_function(f"async arg => !(await ({program})(arg)).length", arg=arg)
+        # looking at each frame would leave the page no time
+        done = f"async arg => !(await ({program})(arg)).length"
+        page.wait_for_function(done, arg=arg, polling=200)
     except Exception:
         pytest.fail(str(page.evaluate(program, arg)))
 
