@@ -70,7 +70,7 @@ def test_no_two_files_import_each_other(graph):
 
 
 def test_no_file_is_long():
-    long = {p.name: n for p in FILES if (n := len(p.read_text().splitlines())) > 480}
+    long = {p.name: n for p in FILES if (n := len(p.read_text().splitlines())) > 525}
     assert not long
 
 
