@@ -6,12 +6,12 @@ measure, so it has one minimiser, and
 .. math:: E(\mu)-\min E\le\int f\,d\mu-\min f,\qquad f=\delta E(\cdot;\mu).
 
 The right side is computed with a proved lower bound of min f over the whole circle
-(``mfbook.models.sphere.search``). The minimiser is found by a fully corrective Frank-Wolfe
-method:
+(``mfbook.models.sphere.search``). In each round
 
-1. the weights of a coarse grid by an active-set method; neighbours merged;
-2. Newton steps on positions and weights together, which keep E falling;
-3. every local minimum of f, polished by Newton, joins the atoms; weights again; back to 2.
+1. an interior-point method finds the best weights on a grid, which may be many where f is flat;
+2. neighbours are merged, and Newton steps move positions and weights together;
+3. of the merged atoms, before and after Newton, and of the grid, what has the least gap is kept;
+   its atoms and all local minima of f, each amid a finer grid, are the next grid.
 
 Where the potential is a trigonometric polynomial (no perceptron, or a linear one), or close to one,
 the minimiser can be a density. It is then in closed form, and equally spaced atoms stand for it.
@@ -20,8 +20,7 @@ the minimiser can be a density. It is then in closed form, and equally spaced at
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import count
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -32,11 +31,9 @@ from mfbook.models.sphere import forces
 from mfbook.models.sphere.energy import SphereEnergy
 from mfbook.models.sphere.kernel import SHARPEST
 from mfbook.models.sphere.on_circle import (
-    local_minima,
-)
-from mfbook.models.sphere.search import (
     CircleVariation,
     least_on_circle,
+    local_minima,
     unit_vectors,
 )
 from mfbook.optimise.simplex import simplex_qp
@@ -49,17 +46,22 @@ __all__ = [
 #: Weights up to this are dropped.
 NEGLIGIBLE = 1e-13
 
-#: Most work in Newton steps, each counted as 1e5 plus the cube of the number of atoms: seconds.
-EFFORT = 4e8
+#: Share of the largest weight of a grid up to which the interior-point method means zero.
+LIGHT = 1e-5
 
-#: Most atoms to begin with: beyond a beta of about 16000 they are farther apart than the kernel is
-#: wide, and the certificate says how much that costs.
-COARSE = 1024
+#: Most points of a grid.
+MOST = 1500
+
+#: Most work of one call of Newton's method, each step counted as the cube of the number of atoms.
+EFFORT = 2e8
 
 #: Distances within which atoms are merged, in lengths of the kernel, tried in this order.
-MERGING = (0.75, 0.4, 0.15, 0.02)
+MERGING = (0.75, 0.3)
 #: Atoms at this distance are one: Newton's method may lead two to the same place, up to rounding.
 COINCIDING = 1e-8
+
+#: Rounds after which it ends if in none the gap becomes less than half of the least before.
+PATIENCE = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +81,10 @@ class CircleMinimum:
         support and its least value.
     converged : bool
         Whether the gap is within the tolerance.
+    reason : str
+        Why it is not; empty if it is.
     rounds : int
-        Times that atoms were added.
+        Grids whose weights were optimised; zero for a density in closed form.
     evaluations : int
         Points at which a first variation was evaluated.
     """
@@ -90,6 +94,7 @@ class CircleMinimum:
     value: float
     multiplier: float
     converged: bool
+    reason: str
     rounds: int
     evaluations: int
 
@@ -104,7 +109,10 @@ def minimise_on_circle(
     F : SphereEnergy
         On the circle; B must be positive definite, or there may be several minimisers.
     tolerance : float
-        Gap to stop at. Rounding limits it to about 1e-14 times the size of the potential.
+        Gap to stop at, relative to :math:`M=s+\sum_j|\omega_j|(\ell_j+|\sigma(b_j)|)`. Here s is
+        the norm of B, and :math:`\ell_j` the Lipschitz constant of :math:`\sigma` on
+        :math:`[b_j-1,b_j+1]`, and units with the same direction and bias count as one. No first
+        variation bends by more than M. Rounding limits the tolerance to about 1e-14.
     maxiter : int
         Most rounds.
 
@@ -129,63 +137,84 @@ def minimise_on_circle(
     """
     tolerance = validate.positive(tolerance, "tolerance")
     maxiter = validate.count(maxiter, "maxiter")
-    parts = _Problem(_checked(F))
-    evaluations, lowest = 0, np.inf
-    best: Any = None
-    density = _density(parts, tolerance)
-    theta, w = density or _polish(parts, *_coarse(parts))
-    for round_ in count():
-        x = unit_vectors(theta)
-        f = parts.at(x, w)
-        nodes = parts.grid(64 + int(16 / parts.spacing))
-        minima, values = local_minima(f, nodes)
-        mean = float(w @ f(theta)[0])
-        twice = mean + float(w @ parts.potential(x, _turned(x))[0])
-        found = mean - values.min()
-        # finite only for small ones, so that the order below is that of what was found
-        gap = _gap(f, mean) if found <= tolerance else np.inf
-        evaluations += f.evaluations
-        if best is None or (gap, found) < best[:2]:
-            best, stalled = (gap, found, theta, w, mean, twice), 0
-        else:
-            stalled += 1
-        # the gap is not monotone; E is, and while it falls there is progress
-        if twice < lowest - 2e-14 * parts.scale:
-            lowest, stalled = twice, 0
-        if gap <= tolerance or stalled >= 4 or round_ == maxiter or parts.work > EFFORT:
-            break
-        if density is not None and round_ == 0:
-            theta, w = _polish(parts, *_coarse(parts))
-            continue
-        new = minima[values < mean - 0.01 * found]
-        denser = _denser(parts, theta, w, new)
-        if denser is not None:
-            theta, w = denser
-        else:
-            theta, w = _polish(parts, *_correct(parts, theta, w, minima[values < mean]))
-    gap, found, theta, w, mean, twice = best
-    if not np.isfinite(gap):
-        f = parts.at(unit_vectors(theta), w)
-        gap = _gap(f, mean)
-        evaluations += f.evaluations
-    merged = _tidy(theta, w, COINCIDING)
-    if len(merged[1]) < len(w):
-        theta, w = merged
+    parts = CircleVariation(_simplified(_checked(F)))
+    goal = tolerance * parts.curvature
+    density = _density(parts, goal)
+    best = _Trial() if density is None else _judged(parts, density, goal)
+    points = min(16 + int(16 / parts.spacing), MOST)
+    grid, reach = parts.grid(points)[:-1], 2 * np.pi / points
+    rounds, stalled, evaluations, reason = 0, 0, best.evaluations, ""
+    while best.gap > goal and not reason:
+        rounds += 1
+        here = []
+        for atoms in _attempts(parts, grid):
+            here.append(_judged(parts, atoms, goal))
+            if here[-1].gap <= goal:
+                break
+        evaluations += sum(trial.evaluations for trial in here)
+        found = min(here, key=_quality)
+        stalled = 0 if found.found < best.found / 2 else stalled + 1
+        best = min(best, found, key=_quality)
+        grid = _finer(parts, found, reach) if rounds > 1 else _quartered(parts, here[-1], points)
+        reach /= 4
+        if rounds == maxiter:
+            reason = f"maxiter = {maxiter} rounds"
+        elif best.found + goal < best.gap < np.inf:
+            reason = "the least first variation is not bounded closely enough"
+        elif stalled == PATIENCE:
+            reason = "no less in three rounds: atoms too close to be told apart, or rounding"
+        elif len(grid) > MOST:
+            reason = f"the next grid has {len(grid)} points: the kernel is too narrow"
+    gap = best.gap if np.isfinite(best.gap) else _judged(parts, (best.theta, best.w), np.inf).gap
+    theta, w = _grouped(best.theta, best.w, COINCIDING, 0.0)
+    if len(w) == len(best.w):
+        theta, w = best.theta, best.w  # not by rounding elsewhere
     order = np.argsort(np.mod(theta, 2 * np.pi))
-    theta, w = theta[order], w[order]
     return CircleMinimum(
-        Measure(unit_vectors(theta), w),
+        Measure(unit_vectors(theta[order]), w[order]),
         gap,
-        (twice + parts.offset) / 2,
-        mean + parts.offset,
-        gap <= tolerance,
-        round_,
+        (best.twice + parts.offset) / 2,
+        best.mean + parts.offset,
+        gap <= goal,
+        "" if gap <= goal else reason,
+        rounds,
         evaluations,
     )
 
 
-def _gap(f, mean):
-    return max(mean - least_on_circle(f, tolerance=1e-15).lower_bound, 0.0)
+class _Trial(NamedTuple):
+    """Atoms and what is known of them; at first nothing."""
+
+    gap: float = np.inf  # proved; infinite where the one found is too large already
+    found: float = np.inf
+    theta: np.ndarray = np.zeros(0)
+    w: np.ndarray = np.zeros(0)
+    mean: float = 0.0
+    twice: float = 0.0
+    minima: np.ndarray = np.zeros(0)
+    evaluations: int = 0
+
+
+def _quality(trial):
+    return trial.gap, trial.found
+
+
+def _judged(parts, atoms, goal):
+    """Gap of a measure, and the local minima below the mean of its first variation."""
+    theta, w = atoms
+    x = unit_vectors(theta)
+    f = parts.at(x, w)
+    minima, values = local_minima(f, parts.grid(64 + int(16 / parts.spacing)))
+    mean = float(w @ f(theta)[0])
+    twice = mean + float(w @ parts.potential(x, _turned(x))[0])
+    gap, found = np.inf, mean - values.min()
+    if found <= goal:
+        least = least_on_circle(f, tolerance=1e-15)
+        gap = max(mean - least.lower_bound, 0.0)
+        # the grid may have missed a minimum
+        found = max(found, mean - least.value)
+        minima, values = np.append(minima, least.theta), np.append(values, least.value)
+    return _Trial(gap, found, theta, w, mean, twice, minima[values < mean], f.evaluations)
 
 
 def _checked(F):
@@ -204,36 +233,44 @@ def _checked(F):
     return F
 
 
-class _Problem(CircleVariation):
-    """The functions of the problem, and the work that Newton's method has spent."""
-
-    work = 0
+def _simplified(F):
+    """The same energy with one unit for each direction and bias, none of weight zero."""
+    if F.a is None:
+        return F
+    bias = np.zeros(len(F.a)) if F.bias is None else F.bias
+    rows, unit = np.unique(np.column_stack([F.a, bias]), axis=0, return_inverse=True)
+    omega = np.bincount(unit.ravel(), F.omega)
+    if len(rows) == len(F.a) and omega.all():
+        return F  # in its order
+    rows, omega = rows[omega != 0], omega[omega != 0]
+    if len(rows) == 0:
+        return SphereEnergy(F.beta, B=F.B)
+    return SphereEnergy(F.beta, rows[:, :2], omega, F.activation, bias=rows[:, 2], B=F.B)
 
 
 def _turned(x):
     return np.stack([-x[:, 1], x[:, 0]], axis=1)
 
 
-def _density(parts, tolerance):
+def _density(parts, goal):
     r"""Atoms for a minimiser that is a density, or None.
 
     With :math:`\frac12v=\operatorname{Re}\sum_kv_ke^{ik\theta}` and kernel coefficients
     :math:`c_k/\beta`, the first variation of :math:`\rho=\frac1{2\pi}(1+\operatorname{Re}
     \sum_{k\ge1}\rho_ke^{ik\theta})` is constant if :math:`\rho_k=-2\beta v_k/c_k` (here
     :math:`c_k` multiplies :math:`\cos ku`); if :math:`\rho\ge0` this is the minimiser. For a
-    linear activation there are two terms. For other analytic ones the series may be cut where the
-    rest is below the tolerance. Equally spaced atoms weighted with :math:`\rho` have the same
+    linear activation there are two terms. For others the series may be cut where the rest is below
+    the gap to stop at. Equally spaced atoms weighted with :math:`\rho` have the same
     Fourier coefficients up to the degree that the kernel resolves.
     """
-    units = parts.units
-    if parts.B is not None or (units.kinked and len(units.omega)):
+    if parts.B is not None:
         return None
     points = 1024
     fine = unit_vectors(2 * np.pi * np.arange(points) / points)
     v = 2 * np.fft.rfft(parts.potential(fine, _turned(fine))[0]) / points
     tail = np.cumsum(np.abs(v)[::-1])[::-1]
     # rounding of the transform looks like a tail
-    short = tail <= max(tolerance / 8, 1e-14 * parts.scale)
+    short = tail <= max(goal / 8, 1e-14 * parts.scale)
     degree = max(int(np.argmax(short)) - 1, 0)
     c = forces.fourier(parts.beta)
     if not short.any() or degree >= len(c):
@@ -252,115 +289,65 @@ def _density(parts, tolerance):
     return theta, rho / rho.sum()
 
 
-def _coarse(parts):
-    """Optimal weights of atoms at kinks and equally spaced, closer than a length of the kernel.
-
-    At most ``COARSE`` of them: the matrix is dense.
-    """
-    n = min(16 + int(np.ceil(8 / parts.spacing)), COARSE)
-    theta = 2 * np.pi * np.arange(n) / n
-    theta = np.unique(np.concatenate([theta, np.mod(parts.kinks, 2 * np.pi)]))
-    x = unit_vectors(theta)
-    v = parts.potential(x, _turned(x))[0]
-    w = np.zeros(len(theta))
-    w[np.argmin(v)] = 1.0
-    return _weighted(parts, theta, w)
+def _quartered(parts, trial, points):
+    """Kinks, and a grid of four times as many points, only near atoms and the minima they leave."""
+    heavy = trial.theta[trial.w > LIGHT * trial.w.max()]
+    step = 2 * np.pi / points
+    cell = (np.concatenate([heavy, trial.minima]) / step).astype(int)[:, None] + [-1, 0, 1]
+    fine = np.unique(cell % points)[:, None] + np.arange(4) / 4
+    return np.unique(np.concatenate([step * fine.ravel(), np.mod(parts.kinks, 2 * np.pi)]))
 
 
-def _correct(parts, theta, w, new):
-    """Optimal weights of the atoms and new ones."""
-    theta = np.concatenate([theta, new])
-    return _weighted(parts, theta, np.concatenate([w, np.zeros(len(new))]))
+def _finer(parts, trial, reach):
+    """Kinks, and finer grids around the atoms of a measure and the minima it leaves."""
+    theta, _ = _grouped(trial.theta, trial.w, MERGING[-1] * parts.spacing)
+    apart = np.abs(np.exp(1j * theta)[:, None] - np.exp(1j * trial.minima)) > reach / 2
+    centres = np.concatenate([theta[apart.all(axis=1)], trial.minima])
+    beside = reach * 0.2 ** np.arange(3)
+    around = centres[:, None] + np.concatenate([-beside, [0], beside])
+    return np.unique(np.mod(np.concatenate([around.ravel(), parts.kinks]), 2 * np.pi))
 
 
-def _weighted(parts, theta, w):
-    """Optimal weights, found from w on; atoms without weight are dropped."""
-    x = unit_vectors(theta)
-    v = parts.potential(x, _turned(x))[0]
-    w = simplex_qp(parts.kernel(x, _turned(x), x)[0], v, w)
-    keep = w > NEGLIGIBLE
-    return theta[keep], w[keep] / w[keep].sum()
-
-
-def _polish(parts, theta, w):
-    """Merge and move atoms; the widest merging that ends below the energy of the start wins.
-
-    Optimal weights on a grid put two atoms where the minimiser has one, and a new atom often is an
-    old one that should move: merging makes Newton's method see the right number. Too much of it
-    loses atoms, and then the energy says so.
-    """
-    start = _derivatives(parts, theta, w)[0]
-    best: Any = None
+def _attempts(parts, grid):
+    """Measures made of the best weights on a grid: merged, merged and moved, on few points, all."""
+    x = unit_vectors(grid)
+    kernel, v = parts.kernel(x, _turned(x), x)[0], parts.potential(x, _turned(x))[0]
+    w = simplex_qp(kernel, v)
+    yield _grouped(grid, w, MERGING[-1] * parts.spacing)
     size = None
     for near in MERGING:
-        merged = _tidy(theta, w, near * parts.spacing)
-        if len(merged[1]) == size:
-            continue
+        merged = _grouped(grid, w, near * parts.spacing)
+        if len(merged[1]) != size:
+            yield _newton(parts, *merged)
         size = len(merged[1])
-        moved = _newton(parts, *merged)
-        value = _derivatives(parts, *moved)[0]
-        if best is None or value < best[0]:
-            best = value, moved
-        if value < start:
-            break
-    return best[1]
+    heavy, some = w > LIGHT * w.max(), w > NEGLIGIBLE
+    yield grid[heavy], simplex_qp(kernel[np.ix_(heavy, heavy)], v[heavy])
+    yield grid[some], w[some] / w[some].sum()
 
 
-def _unrolled(theta, w):
-    """Increasing angles that begin after the widest gap, so that no group crosses the end."""
+def _grouped(theta, w, near, light=LIGHT):
+    """Merge neighbours into groups no wider than ``near``, which points without weight divide."""
     theta = np.mod(theta, 2 * np.pi)
     order = np.argsort(theta)
     theta, w = theta[order], w[order]
-    first = int(np.diff(theta, prepend=theta[-1] - 2 * np.pi).argmax())
-    return np.concatenate([theta[first:], theta[:first] + 2 * np.pi]), np.roll(w, -first)
-
-
-def _tidy(theta, w, near):
-    """Merge neighbours into groups no wider than ``near``; the rest is sorted."""
-    theta, w = _unrolled(theta, w)
-    label = np.zeros(len(w), int)
-    begin = theta[0]
+    heavy = w > light * w.max()
+    # begin after a light point, or the widest distance, so that no group crosses the end
+    apart = np.diff(theta, prepend=theta[-1] - 2 * np.pi) + 7.0 * ~np.roll(heavy, 1)
+    first = int(apart.argmax())
+    theta = np.concatenate([theta[first:], theta[:first] + 2 * np.pi])
+    w, heavy = np.roll(w, -first), np.roll(heavy, -first)
+    label, begin = np.zeros(len(w), int), theta[0]
     for i in range(1, len(w)):
-        fresh = theta[i] - begin > near
+        fresh = not heavy[i - 1] or theta[i] - begin > near
         label[i] = label[i - 1] + fresh
         if fresh:
             begin = theta[i]
+    theta, w, label = theta[heavy], w[heavy], np.unique(label[heavy], return_inverse=True)[1]
     mass = np.bincount(label, w)
-    return np.bincount(label, w * theta) / mass, mass
+    return np.bincount(label, w * theta) / mass, mass / mass.sum()
 
 
-def _denser(parts, theta, w, new):
-    """Chains of atoms with one atom more each (more for long chains), if that lowers E; else None.
-
-    Where the potential is flat (all units off) the minimiser is a chain of nearly equally spaced
-    atoms. A new atom between two of them does not find its place by descending: the others would
-    all have to move. So positions and weights are interpolated to one atom more.
-    """
-    theta, w = _unrolled(theta, w)
-    breaks = np.flatnonzero(np.diff(theta) > 3 * parts.spacing) + 1
-    new = theta[0] + np.mod(new - theta[0], 2 * np.pi)
-    positions, masses, changed = [], [], False
-    for t, m in zip(np.split(theta, breaks), np.split(w, breaks), strict=True):
-        n = len(t)
-        # a minimum close to an atom (by at most a quarter of the way to the next one) asks for a
-        # split or a move of that atom, not for a new one; beyond the ends the share is zero
-        share = np.interp(new, t, np.arange(n)) % 1
-        if n > 2 and np.any(np.abs(share - 0.5) < 0.25):
-            more = n + max(1, n // 40)
-            at = np.linspace(0, n - 1, more)
-            t, m = np.interp(at, np.arange(n), t), np.interp(at, np.arange(n), m) * n / more
-            changed = True
-        positions.append(t)
-        masses.append(m)
-    if not changed:
-        return None
-    m = np.concatenate(masses)
-    moved = _newton(parts, np.concatenate(positions), m / m.sum(), maxiter=120)
-    lower = _derivatives(parts, *moved)[0] < _derivatives(parts, theta, w)[0]
-    return moved if lower else None
-
-
-def _newton(parts, theta, w, *, maxiter: int = 40):
+def _newton(parts, theta, w):
     r"""Newton steps on positions and weights together.
 
     E is a smooth function of (theta, w) on the set :math:`\sum w=1`. Its second derivative is made
@@ -372,11 +359,8 @@ def _newton(parts, theta, w, *, maxiter: int = 40):
     state = _derivatives(parts, theta, w)
     floor = 1e-9
     size = np.inf
-    for _ in range(maxiter):
+    for _ in range(min(40, int(EFFORT / len(w) ** 3))):
         value, slope, hessian = state
-        parts.work += len(w) ** 3 + 1e5
-        if parts.work > EFFORT:
-            break
         basis = _basis(w)
         eigenvalues, vectors = np.linalg.eigh(basis.T @ hessian @ basis)
         vectors = basis @ vectors
@@ -387,7 +371,7 @@ def _newton(parts, theta, w, *, maxiter: int = 40):
             part = along / np.maximum(curvature, floor * curvature.max())
             trial, whole = _step(parts, theta, w, -(vectors @ part))
             outcome = _derivatives(parts, *trial)
-            if outcome[0] <= value + 1e-16 * parts.scale:
+            if outcome[0] <= value + 2e-15 * parts.scale:
                 break
             floor *= 30
         else:

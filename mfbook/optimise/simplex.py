@@ -3,62 +3,69 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 
 
-def simplex_qp(G, c, w, *, maxiter: int = 20_000):
+def simplex_qp(G, c, *, maxiter: int = 60):
     r"""Minimise :math:`\frac12w^\top Gw+c^\top w` over the probability simplex.
 
-    Primal active-set method: solve for the free weights; go as far as weights stay positive; free
-    the weight with the most negative multiplier. G need be positive definite only on differences.
+    Primal-dual interior-point method (Mehrotra's predictor and corrector). Where many weights are
+    optimal it ends in the middle of them, and a singular G does no harm. G need be positive
+    semidefinite only on differences of probability vectors.
 
     Parameters
     ----------
     G : array, shape (n, n)
     c : array, shape (n,)
-    w : array, shape (n,)
-        A probability vector to start from; its support is free.
+    maxiter : int
+        Most steps.
 
     Returns
     -------
     array, shape (n,)
+        Positive; a weight that should be zero is about 1e-17 by its multiplier.
     """
-    free = w > 0
-    scale = np.abs(c).max() + np.abs(G).max()
-    twice = np.inf
+    n = len(c)
+    w, mean = np.full(n, 1 / n), G.mean(axis=1)
+    # the same problem on the simplex, of size one, whose matrix is positive semidefinite
+    G, c = G - mean - mean[:, None] + mean.mean(), c + mean
+    c = c - c.min()
+    size = np.abs(G).max() + c.max()
+    if size == 0:
+        return w
+    G, c = G / size, c / size
+    slope = G @ w + c
+    multiplier = slope.min() - 0.1
+    slack = slope - multiplier
+    ridge = 2e-16  # rounding in a singular G may be more: then it grows
     for _ in range(maxiter):
-        target = _equality(G, c, free)
-        # walk to the target, dropping what reaches zero; the last free atom is on its target
-        while (falling := free & (target < 0)).any():
-            ratio = np.full(len(c), np.inf)
-            np.divide(w, w - target, out=ratio, where=falling)
-            step = ratio.min()
-            w = w + step * (target - w)
-            free &= ratio > step
-            target = _equality(G, c, free)
-        w = target
-        slope = G @ w + c
-        reduced = slope - w @ slope
-        reduced[free] = np.inf
-        i = int(reduced.argmin())
-        last, twice = twice, w @ (slope + c)
-        # nearly equal atoms make G singular: then rounding alone keeps the method busy
-        if reduced[i] >= -1e-15 * scale or twice >= last - 2e-17 * scale:
+        rest = G @ w + c - multiplier - slack
+        product = w @ slack
+        if product <= 1e-21 and np.abs(rest).max() <= 1e-15:
             break
-        free[i] = True
+        try:
+            factor = scipy.linalg.cho_factor(G + np.diag(slack / w + ridge), check_finite=False)
+        except np.linalg.LinAlgError:
+            ridge *= 10
+            continue
+        ones = scipy.linalg.cho_solve(factor, np.ones(n), check_finite=False)
+
+        def direction(target, factor=factor, ones=ones, rest=rest, w=w, slack=slack):
+            """Newton's step to where weight times slack is less by the target."""
+            free = scipy.linalg.cho_solve(factor, -rest - target / w, check_finite=False)
+            rise = (1 - w.sum() - free.sum()) / ones.sum()
+            step = free + rise * ones
+            return step, rise, -(target + slack * step) / w
+
+        dw, _, ds = direction(w * slack)
+        ahead = (w + _most(w, dw) * dw) @ (slack + _most(slack, ds) * ds)
+        centre = (ahead / product) ** 3 * product / n
+        dw, rise, ds = direction(w * slack + dw * ds - centre)
+        t = min(_most(w, dw, 0.995), _most(slack, ds, 0.995))
+        w, multiplier, slack = w + t * dw, multiplier + t * rise, slack + t * ds
     return w / w.sum()
 
 
-def _equality(G, c, free):
-    """Weights on the free atoms that sum to one and make the slope constant there."""
-    i = np.flatnonzero(free)
-    n = len(i)
-    K = np.ones((n + 1, n + 1))
-    K[:n, :n], K[n, n] = G[np.ix_(i, i)], 0
-    right = np.append(-c[i], 1)
-    try:
-        solution = np.linalg.solve(K, right)
-    except np.linalg.LinAlgError:
-        solution = np.linalg.lstsq(K, right)[0]
-    w = np.zeros(len(c))
-    w[i] = solution[:n]
-    return w
+def _most(x, step, share: float = 1.0) -> float:
+    """Length of the step, up to one, that goes this share of the way to the boundary."""
+    return share / max(share, (-step / x).max())

@@ -119,6 +119,18 @@ class CircleLandscape:
         atoms = len(self.w) if self._rows is None else self._rows.shape[1]
         return atoms + len(self.parts.units.omega)
 
+    @cached_property
+    def third(self) -> float:
+        r"""Bound on :math:`|f'''|` away from kinks: that of all measures, or by the series of this.
+
+        Of a measure that makes f flat the series is short, whatever the kernel.
+        """
+        if self.parts.B is not None:
+            return self.parts.third
+        c = self._series(forces.fourier(self.parts.beta))[0]
+        series = float(np.abs(c) @ np.arange(len(c)) ** 3.0) + self.parts.units.third
+        return min(self.parts.third, series + SLACK * self.parts.third)
+
     def __call__(self, theta) -> np.ndarray:
         """Return f, f' and f'' at the angles, shape (3, n)."""
         self.evaluations += len(theta)
@@ -261,12 +273,12 @@ def _taylor_bound(f, centre, half):
     value, first, second = f(centre)
     first = np.abs(first)
     lower = value - deepest_fall(first, parts.curvature, half)
-    if np.isfinite(parts.third):
+    if np.isfinite(f.third):
         with np.errstate(divide="ignore", invalid="ignore"):
             inside = (second > 0) & (first <= second * half)
             vertex = first * first / (2 * second)
         edge = half * (first - second * half / 2)
-        taylor = value - np.where(inside, vertex, edge) - parts.third * half**3 / 6
+        taylor = value - np.where(inside, vertex, edge) - f.third * half**3 / 6
         lower = np.maximum(lower, taylor)
     return lower, value
 

@@ -50,6 +50,18 @@ def rounding(F):
     return 1e-13 * (1 + 1 / F.beta + (0.0 if F.omega is None else np.abs(F.omega).sum()))
 
 
+def bend(F):
+    """What a tolerance is relative to; units of one direction and bias count as one."""
+    size, weight = 1.0 if F.B is None else np.abs(np.linalg.eigvalsh(F.B)).max(), {}
+    for j, omega in enumerate([] if F.omega is None else F.omega):
+        unit = (*F.a[j], 0.0 if F.bias is None else F.bias[j])
+        weight[unit] = weight.get(unit, 0.0) + omega
+    for (*_, b), omega in weight.items():
+        sigma = np.abs(F.activation.sigma(np.array(b)))
+        size += abs(omega) * (F.activation.lipschitz(1 + abs(b)) + sigma)
+    return size
+
+
 def assert_certified(F, found, tolerance=1e-13):
     """What is said about the measure is true of it, and the gap holds for other measures."""
     mu, local, size = found.measure, F.at(found.measure), rounding(F)
@@ -61,7 +73,7 @@ def assert_certified(F, found, tolerance=1e-13):
     assert found.multiplier == pytest.approx(mean, abs=size)
     # the grid misses the least value at second order in its step
     assert mean - dense - size <= found.gap <= mean - dense + 1e7 * size
-    assert found.converged == (found.gap <= tolerance)
+    assert found.converged == (found.gap <= tolerance * bend(F)) == (found.reason == "")
     rng = np.random.default_rng(mu.size)
     others = [Measure.dirac(x) for x in circle(40)]
     for step in (1e-4, 1e-2, 1.0):
@@ -148,6 +160,63 @@ def test_gap_bounds_the_excess_energy():
             assert gap.found <= gap.rigorous <= gap.found + 1e-13 * (1 + 1 / F.beta)
         own = frank_wolfe_gap(F, least.measure, 0)
         assert own.rigorous <= 1e-12 * (1 + 1 / F.beta)
+
+
+def any_perceptron(seed):
+    """One to eight units; weights of all sizes and of both signs, none, tiny, or cancelling."""
+    rng = np.random.default_rng([37, seed])
+    J = int(rng.integers(1, 9))
+    omega = rng.choice([-1.0, 1.0], J) * 10 ** rng.uniform(-2, 1, J)
+    omega *= np.where(rng.random(J) < 0.2, 10.0 ** rng.uniform(-14, -4, J), 1.0)
+    omega *= rng.random(J) < 0.9
+    omega *= 10.0 ** (rng.uniform(-12, 0) if rng.integers(2) else 0)
+    a, bias = on_circle(*rng.uniform(0, 2 * np.pi, J)), rng.normal(size=J) / 2 * rng.integers(2)
+    if rng.integers(3) == 0:  # each unit with its opposite, exactly or nearly
+        away = 1 + rng.choice([0, 1e-16, 1e-12, 1e-9, 1e-6])
+        a, bias, omega = np.tile(a, (2, 1)), np.tile(bias, 2), np.append(omega, -away * omega)
+    activation = ("relu", "gelu", "tanh")[seed % 3]
+    return SphereEnergy(10 ** rng.uniform(-1, np.log10(50)), a, omega, activation, bias=bias)
+
+
+def test_degenerate_perceptrons_by_the_hundred():
+    """The flattest of minima are found, with a proved gap and not too many atoms."""
+    unfinished = []
+    for seed in range(200):
+        F = any_perceptron(seed)
+        found = minimise_on_circle(F)
+        assert found.converged == (found.gap <= 1e-13 * bend(F)) == (found.reason == "")
+        unfinished += [] if found.converged else [(seed, found.gap, found.reason)]
+        assert found.measure.size <= 16 + 64 * np.sqrt(1 + F.beta)
+        if seed % 4 == 0:
+            mu, local = found.measure, F.at(found.measure)
+            mean = mu.weights @ local.first_variation(mu.atoms)
+            dense = local.first_variation(circle(3000)).min()
+            assert mean - dense <= found.gap + rounding(F)
+        if seed % 20 == 0:
+            excess = energy_by_nnls(F, circle(120)) - found.value
+            assert -rounding(F) - found.gap <= excess <= 2 * bend(F) * (np.pi / 120) ** 2
+    assert len(unfinished) <= 2 and all(gap < 1e-10 for _, gap, _ in unfinished), unfinished
+
+
+@pytest.mark.parametrize("weight", (1e-9, 1e-3, 1.0, 1e6))
+def test_a_tolerance_is_relative_and_weights_that_cancel_are_nothing(weight):
+    """Energies that are multiples of each other have multiples of one gap and one minimiser."""
+    a = circle(7)[[0, 1, 0]]
+    F = SphereEnergy(19.4, a, [weight, 0.0, -weight])
+    found = minimise_on_circle(F)
+    assert found.converged and found.gap < 1e-15 and np.ptp(found.measure.weights) < 1e-15
+    # one attracting unit, B = weight I
+    H = SphereEnergy(5 / weight, a[:1], [-3 * weight], B=weight * np.eye(2))
+    held = minimise_on_circle(H)
+    assert held.converged and held.measure.size == 1 and held.gap <= 1e-13 * bend(H)
+
+
+def test_what_is_not_reached_has_a_reason():
+    F = energy(50.0, "relu", seed=2, J=2)
+    short = minimise_on_circle(F, maxiter=1, tolerance=1e-15)
+    assert not short.converged and short.rounds == 1 and "maxiter = 1" in short.reason
+    narrow = minimise_on_circle(SphereEnergy(1e6, circle(1), [0.3]))
+    assert not narrow.converged and "narrow" in narrow.reason
 
 
 SINE = Activation(

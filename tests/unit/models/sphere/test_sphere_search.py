@@ -321,3 +321,17 @@ def test_many_atoms_against_a_sum_over_all(beta):
 
 def test_a_ridge_is_not_for_the_sphere():
     assert energy(1.0).at(on_sphere(0, 3, 2)).minimise(0, ridge=1.0) is NotImplemented
+
+
+@pytest.mark.parametrize("beta", (0.5, 40.0))
+@pytest.mark.parametrize("activation", ("relu", "tanh"))
+def test_of_a_measure_that_makes_it_flat_the_bound_closes_at_once(activation, beta):
+    """Its own third derivative is small, whatever that of the kernel."""
+    F, n = energy(beta, activation, scale=1e-9), 80
+    t = 2 * np.pi * np.arange(n) / n
+    for ripple in (0.0, 1e-9, 1e-3):
+        w = 1 + ripple * np.cos(3 * t)
+        mu = Measure(circle(n), w / w.sum())
+        found = F.at(mu).minimise(0)
+        assert_bracket(F, mu, found)
+        assert found.converged and (ripple > 1e-6 or found.evaluations < 2000)
