@@ -55,7 +55,7 @@ class Checkpoint:
         return self
 
     def __exit__(self, error, *_):
-        if self.state is not None and error in (None, KeyboardInterrupt):
+        if self.path and self.state and error in (None, KeyboardInterrupt):
             part = Path(f"{self.path}.part")  # a crash in between leaves the previous file
             part.write_bytes(pickle.dumps((self.key, self.state)))
             os.replace(part, self.path)

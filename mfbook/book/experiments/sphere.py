@@ -313,7 +313,7 @@ def paths(beta: float) -> dict:
 
 def paths_arrays(found: dict[float, dict]) -> dict[str, np.ndarray]:
     """Arrays of several paths; angles in hundredths of a degree."""
-    out = {}
+    out: dict[str, np.ndarray] = {}
     for beta, run in found.items():
         arrays = {"degrees": np.round(100 * run["degrees"]).astype(np.int16)}
         out |= {f"paths_{beta:g}_{name}": np.asarray(v) for name, v in (run | arrays).items()}
