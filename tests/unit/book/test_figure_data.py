@@ -348,7 +348,7 @@ def test_every_figure_has_a_light_table():
     files = list((BOOK / "figures").glob("*"))
     assert {path.stem for path in files} == {item.name for item in DRAWN}
     sizes = [path.stat().st_size for path in files]
-    assert sum(sizes) < 8e4 * len(book.chapters()) and max(sizes) < 2e5
+    assert sum(sizes) < 1e5 * len(book.chapters()) and max(sizes) < 2e5
     for path in book.chapters():
         assert DATA_MIME not in path.read_text(encoding="utf-8"), path.name
 
