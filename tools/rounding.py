@@ -76,10 +76,10 @@ def reordered(a, b, seed: int):
     if b.shape[-2 if b.ndim > 1 else 0] != length:
         return a, b
     order = np.random.default_rng([seed, length]).permutation(length)
-    here = [x.__array_interface__["data"] for x in (a, b)]
+    first, here = a[..., order], [x.__array_interface__["data"] for x in (a, b)]
     if a.ndim == b.ndim == 2 and a.strides == b.strides[::-1] and here[0] == here[1]:
-        return a[:, order], a[:, order].T  # a matrix with its transpose gives a symmetric one
-    return a[..., order], b[order] if b.ndim == 1 else b[..., order, :]
+        return first, first.T  # a matrix with its transpose gives a symmetric one
+    return first, b[order] if b.ndim == 1 else b[..., order, :]
 
 
 class Rounded:

@@ -129,8 +129,9 @@ def test_value_agrees_with_an_independent_quadratic_program(activation, beta):
 def test_optimality_conditions_for_all_temperatures(beta, activation):
     for seed, J in ((1, 2), (3, 5)):
         F = energy(beta, activation, seed=seed, J=J)
-        # of a function of size 1 / beta the last digits are lost
-        tolerance = max(1e-13, rounding(F) / 10)
+        # of a function of size 1 / beta the last digits are lost, and with 170 atoms on a flat arc
+        # at beta = 1000 rounding decides about 1e-13
+        tolerance = max(1e-13, rounding(F) / 10, 1e-15 * beta)
         found = minimise_on_circle(F, tolerance=tolerance)
         assert_optimal(F, found)
         assert_certified(F, found, tolerance)
