@@ -205,7 +205,7 @@ def footnote(docname: str, anchor: str, what: str) -> nodes.paragraph:
     line = nodes.paragraph(classes=["mf-about"])
     here = nodes.reference("", "Permalink", refuri=f"#{anchor}", internal=True)
     here["classes"].append("mf-permalink")
-    here["reftitle"] = f"Permanent address of {what}"
+    here["reftitle"] = f"Address of {what}"
     line += here
     if address():
         there = nodes.reference("", "Report an error", refuri=report_address(what, docname, anchor))
