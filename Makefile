@@ -80,7 +80,7 @@ ifdef ONLY
 else
 	@mkdir -p .cache && rm -f $(BUILT)
 	@{ $(BUILD) > .cache/build.log 2>&1 && echo 0 || echo 1; } > $(BUILT).new && mv $(BUILT).new $(BUILT) & passed=true; \
-	MFBOOK_BUILD="$(CURDIR)/$(BUILT)" $(PYTEST) $(SPREAD) -m 'not weekly$(if $(SKIP), and not $(SKIP))' $(CHAPTERS) tests mfbook tools || passed=false; \
+	MFBOOK_BUILD="$(CURDIR)/$(BUILT)" $(PYTEST) $(SPREAD) -m 'not weekly$(if $(SKIP), and not $(SKIP))' $(CHAPTERS) tests mfbook book/companion tools || passed=false; \
 	wait; [ "$$(cat $(BUILT))" = 0 ] || { cat .cache/build.log; echo "make test: the book could not be built"; exit 1; }; \
 	$$passed || { echo "make test: something is wrong; it is said above"; exit 1; }
 endif
@@ -116,10 +116,10 @@ same: .venv/.test  #: Execute the chapters again, and fail unless they give the 
 	@$(PY) tools/run_notebooks.py --check $(if $(CHAPTER),book/$(CHAPTER).ipynb,$(CHAPTERS))
 
 sweep: .venv/.test  ## Compute the results that chapters load from book/data (an hour or two, resumable)
-	@$(PY) -m mfbook.book.experiments.propagation
-	@$(PY) -m mfbook.book.experiments.text
-	@$(PY) -m mfbook.book.experiments.sphere
-	@$(PY) -m mfbook.book.experiments.cascade
+	@cd book && ../$(PY) -m companion.experiments.propagation
+	@cd book && ../$(PY) -m companion.experiments.text
+	@cd book && ../$(PY) -m companion.experiments.sphere
+	@cd book && ../$(PY) -m companion.experiments.cascade
 
 bench: .venv/.test  #: Measure speed against peers, and write the page on performance
 	@$(PIP) --editable '.[bench]' || echo "PyTorch and JAX could not be installed: they are left out"

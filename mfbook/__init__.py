@@ -5,14 +5,12 @@ rooms. From the ground up, and each room imports only what lies below it:
 
 ``measure``, ``space``, ``functional``
     The idea: a functional on measures, its first variation, where its atoms live.
-``transport``, ``flow``, ``optimise``, ``stability``
-    What can be done with any functional. None of them knows a model.
-``models``
-    The functionals of the book: attention heads, two-layer networks, tokens, the sphere.
-``bounds``, ``landscape``, ``equilibria``
-    What is proved or computed about particular models.
-``book``
-    What only the book needs: tasks, experiments, tables, figures.
+``attention``, ``confinement``
+    The functionals of the paper: the risk of attention heads, and what keeps heads near home.
+``flow``, ``transport``, ``optimise``, ``stability``
+    What can be done with any functional.
+``bounds``, ``sphere``
+    The paper's constants; the second paper's tokens on the sphere.
 
 Examples
 --------
@@ -32,28 +30,22 @@ _PLACES = {
     "measure": ["Measure", "mixture"],
     "space": ["Ball", "Euclidean", "Sphere"],
     "functional": ["Functional", "check_functional"],
-    "models.attention": ["AttentionRisk", "HeadShape", "attention_weights", "features"],
-    "models.attention.ensemble": ["sgd_ensemble"],
-    "models.confinement": ["Anchor", "Ridge"],
-    "models.layers": ["StackedRisk"],
-    "models.network": ["TwoLayerRisk"],
-    "models.sphere": ["SphereEnergy"],
-    "models.tokens": ["TokenEnergy"],
+    "attention": ["AttentionRisk", "HeadShape", "attention_weights", "features"],
+    "flow.ensemble": ["sgd_ensemble"],
+    "confinement": ["Anchor", "Ridge"],
+    "sphere": ["SphereEnergy", "clusters", "minimise_on_circle", "second_order", "settle"],
     "flow": ["LearningRate", "Trajectory", "dissipation", "gradient_flow", "sgd"],
-    "flow.influence": ["influence"],
     "optimise": ["boost", "frank_wolfe_gap"],
     "stability": [
         "atomic_stability", "dirac_stability", "stationarity", "stationary_head",
         "strong_monotonicity",
     ],
     "transport": ["coupled_distance", "sliced_w2", "wasserstein"],
-    "equilibria": ["clusters", "minimise_on_circle", "second_order", "settle"],
-    "book.tasks": ["Task", "copy_task", "teacher_student", "text_task"],
 }  # fmt: skip
 _HOMES = {name: f"mfbook.{place}" for place, names in _PLACES.items() for name in names}
 _ROOMS = {
-    "book", "bounds", "equilibria", "flow", "functional", "landscape", "measure", "models",
-    "optimise", "space", "stability", "transport",
+    "activations", "attention", "bounds", "confinement", "flow", "functional", "measure",
+    "optimise", "space", "sphere", "stability", "transport",
 }  # fmt: skip
 
 __all__ = [
@@ -68,24 +60,18 @@ __all__ = [
     "Ridge",
     "Sphere",
     "SphereEnergy",
-    "StackedRisk",
-    "Task",
-    "TokenEnergy",
     "Trajectory",
-    "TwoLayerRisk",
     "atomic_stability",
     "attention_weights",
     "boost",
     "check_functional",
     "clusters",
-    "copy_task",
     "coupled_distance",
     "dirac_stability",
     "dissipation",
     "features",
     "frank_wolfe_gap",
     "gradient_flow",
-    "influence",
     "minimise_on_circle",
     "mixture",
     "second_order",
@@ -96,30 +82,19 @@ __all__ = [
     "stationarity",
     "stationary_head",
     "strong_monotonicity",
-    "teacher_student",
-    "text_task",
     "wasserstein",
 ]
 
 if TYPE_CHECKING:
-    from mfbook.book.tasks import Task, copy_task, teacher_student, text_task
-    from mfbook.equilibria.clusters import clusters
-    from mfbook.equilibria.minimiser import minimise_on_circle
-    from mfbook.equilibria.second_order import second_order
-    from mfbook.equilibria.settle import settle
+    from mfbook.attention import AttentionRisk, HeadShape, attention_weights, features
+    from mfbook.confinement import Anchor, Ridge
     from mfbook.flow import LearningRate, Trajectory, dissipation, gradient_flow, sgd
-    from mfbook.flow.influence import influence
+    from mfbook.flow.ensemble import sgd_ensemble
     from mfbook.functional import Functional, check_functional
     from mfbook.measure import Measure, mixture
-    from mfbook.models.attention import AttentionRisk, HeadShape, attention_weights, features
-    from mfbook.models.attention.ensemble import sgd_ensemble
-    from mfbook.models.confinement import Anchor, Ridge
-    from mfbook.models.layers import StackedRisk
-    from mfbook.models.network import TwoLayerRisk
-    from mfbook.models.sphere import SphereEnergy
-    from mfbook.models.tokens import TokenEnergy
     from mfbook.optimise import boost, frank_wolfe_gap
     from mfbook.space import Ball, Euclidean, Sphere
+    from mfbook.sphere import SphereEnergy, clusters, minimise_on_circle, second_order, settle
     from mfbook.stability import (
         atomic_stability,
         dirac_stability,

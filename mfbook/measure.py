@@ -258,3 +258,19 @@ def check_measure(value, name: str = "mu", *, real: bool = True, largest: float 
         size = validate.size(value.atoms)
         raise ValueError(f"{name}: expected atoms up to {largest:g} in size, got {size:g}")
     return value
+
+
+def check_start(mu, space) -> None:
+    """Refuse a start that is not a measure with real atoms in the space."""
+    validate.instance(mu, "mu", Measure)
+    if np.iscomplexobj(mu.atoms):
+        raise TypeError("mu: expected real atoms, got complex ones")
+    if getattr(space, "dim", mu.dim) != mu.dim:
+        raise ValueError(f"mu: expected atoms in R^{space.dim} for {space}, got R^{mu.dim}")
+    size, largest = np.abs(mu.atoms).max(), validate.LARGEST
+    if not size <= largest:
+        raise ValueError(f"mu: expected atoms below {largest:g}, got {size:g}")
+    contains = getattr(space, "contains", None)
+    inside = np.ones(mu.size, bool) if contains is None else np.asarray(contains(mu.atoms))
+    if not inside.all():
+        raise ValueError(f"mu: expected atoms in {space}, atom {int(inside.argmin())} is outside")

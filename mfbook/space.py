@@ -143,7 +143,7 @@ class Ball:
     r"""A product of Euclidean balls of one radius, :math:`\prod_b\{\|x_b\|\le r\}`.
 
     For heads this is the compact :math:`\Theta` of Assumption 3.2, one Frobenius ball for each of
-    the four matrices; :meth:`mfbook.models.attention.HeadShape.ball` builds it.
+    the four matrices; :meth:`mfbook.attention.HeadShape.ball` builds it.
 
     Parameters
     ----------

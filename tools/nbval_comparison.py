@@ -16,7 +16,7 @@ ROUNDING = "rounding"
 @cache
 def corpus_difference() -> str | None:
     """Why outputs computed from the text corpus cannot be compared here, or ``None``."""
-    from mfbook.book.tasks import corpus_hash
+    from companion.tasks import corpus_hash
 
     recorded, here = (BOOK / "corpus_hash.txt").read_text().strip(), corpus_hash()
     if recorded != here:

@@ -24,7 +24,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "book")]
+os.environ["MFBOOK_FIGURE_DATA"] = "1"  # figures give their data with their pictures
 os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # this environment's kernel, not one in the home folder
 
 import nbformat  # noqa: E402
@@ -265,7 +267,7 @@ def record_corpus(executed: list[Path]) -> None:
     }  # fmt: skip
     if not users & set(executed):
         return
-    from mfbook.book.tasks import corpus_hash
+    from companion.tasks import corpus_hash
 
     here, left = corpus_hash(), sorted(path.name for path in users - set(executed))
     if left and CORPUS_RECORD.exists() and CORPUS_RECORD.read_text().strip() != here:

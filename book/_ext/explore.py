@@ -1,6 +1,6 @@
 """Figures that compute in the page: their scripts, on the pages that hold one and on no other.
 
-A cell that calls ``mfbook.book.plots.explorable`` stores a picture in an element that names the
+A cell that calls ``companion.plots.explorable`` stores a picture in an element that names the
 script of the live figure. Jupyter Book would load every script of ``_static`` on every page. Here
 those of ``_static/explore`` are taken out again, and a page with such an element gets back the
 style sheet, ``mathematics.js``, ``drawing.js`` and the scripts that it names. The line that tells

@@ -14,11 +14,6 @@ from mfbook.bounds.approximation import (
     sharp_rate,
     variance_rate,
 )
-from mfbook.bounds.atoms import AtomCount, atom_count_bounds, local_mass_bound
-from mfbook.bounds.clusters import (
-    anticoncentration,
-    heavy_atom_bound,
-)
 from mfbook.bounds.drift import DriftLipschitz, GrowthBound, drift_lipschitz, growth_bound
 from mfbook.bounds.features import (
     FeatureBounds,
@@ -34,28 +29,22 @@ from mfbook.bounds.features import (
 )
 from mfbook.bounds.loss import loss_lipschitz, loss_smoothness, softmax_lipschitz
 from mfbook.bounds.propagation import PropagationBound, propagation_bound, propagation_rate
-from mfbook.bounds.stacked import stacked_cost, stacked_gain, stacked_threshold
 
 __all__ = [
-    "AtomCount",
     "DriftLipschitz",
     "FeatureBounds",
     "GrowthBound",
     "PropagationBound",
-    "anticoncentration",
-    "atom_count_bounds",
     "data_radii",
     "drift_lipschitz",
     "feature_bound",
     "feature_bounds",
     "feature_variance",
     "growth_bound",
-    "heavy_atom_bound",
     "hessian_attained",
     "hessian_bound",
     "jacobian_bound",
     "leading_coefficient",
-    "local_mass_bound",
     "loss_lipschitz",
     "loss_smoothness",
     "monte_carlo_rate",
@@ -65,9 +54,6 @@ __all__ = [
     "sharp_jacobian_bound",
     "sharp_rate",
     "softmax_lipschitz",
-    "stacked_cost",
-    "stacked_gain",
-    "stacked_threshold",
     "third_moment_constant",
     "variance_rate",
 ]

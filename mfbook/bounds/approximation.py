@@ -8,9 +8,9 @@ import numpy as np
 
 from mfbook import _validate as validate
 from mfbook._blocks import blocks
+from mfbook.attention import AttentionRisk, features, softmax
 from mfbook.bounds.loss import loss_lipschitz, loss_smoothness
 from mfbook.measure import Measure
-from mfbook.models.attention import AttentionRisk, features, softmax
 
 __all__ = [
     "feature_variance",
@@ -153,7 +153,7 @@ def feature_variance(risk: AttentionRisk, mu: Measure) -> float:
     --------
     Two opposite heads on one token: features 1 and -1.
 
-    >>> from mfbook.models.attention import HeadShape
+    >>> from mfbook.attention import HeadShape
     >>> R = AttentionRisk([[[1.0]]], [[[1.0, 0.0]]], [[1.0, 0.0]], HeadShape(1, 1, 1))
     >>> feature_variance(R, Measure([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, -1.0]]))
     1.0
@@ -190,7 +190,7 @@ def leading_coefficient(risk: AttentionRisk, mu: Measure) -> float:
 
     Examples
     --------
-    >>> from mfbook.models.attention import HeadShape
+    >>> from mfbook.attention import HeadShape
     >>> R = AttentionRisk([[[1.0]]], [[[1.0, 0.0]]], [[1.0, 0.0]], HeadShape(1, 1, 1))
     >>> leading_coefficient(R, Measure([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, -1.0]]))
     0.125

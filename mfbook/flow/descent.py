@@ -12,12 +12,12 @@ from mfbook import _progress
 from mfbook import _validate as validate
 from mfbook._types import Seed
 from mfbook.flow.checkpoint import Checkpoint
-from mfbook.flow.engine import check_start, escaped
 from mfbook.flow.grid import step_numbers
+from mfbook.flow.integrators import escaped
 from mfbook.flow.learning_rate import LearningRate, as_profile
 from mfbook.flow.trajectory import Trajectory
 from mfbook.functional import Functional
-from mfbook.measure import Measure
+from mfbook.measure import Measure, check_start
 
 __all__ = ["sgd"]
 
@@ -83,7 +83,7 @@ def sgd(
 
     Examples
     --------
-    >>> from mfbook.models.confinement import Ridge
+    >>> from mfbook.confinement import Ridge
     >>> run = sgd(Ridge(1.0), Measure([[1.0]]), [0.0, 1.0], epsilon=0.25, rng=0)
     >>> float(run.end.atoms[0, 0]) == 0.75**4
     True

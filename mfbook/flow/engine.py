@@ -33,7 +33,7 @@ from mfbook.flow.learning_rate import LearningRate, as_profile
 from mfbook.flow.trajectory import Trajectory
 from mfbook.flow.watch import BUDGET, OVER_KINKS
 from mfbook.functional import Functional, Linearisable
-from mfbook.measure import Measure, check_measure
+from mfbook.measure import Measure, check_measure, check_start
 from mfbook.space import Euclidean, Space
 
 __all__ = ["dissipation", "flow", "gradient_flow"]
@@ -64,7 +64,7 @@ def dissipation(F: Functional, mu: Measure) -> float:
 
     Examples
     --------
-    >>> from mfbook.models.confinement import Ridge
+    >>> from mfbook.confinement import Ridge
     >>> dissipation(Ridge(2.0), Measure([[1.0], [3.0]]))
     20.0
     """
@@ -109,7 +109,7 @@ def gradient_flow(
 
     Examples
     --------
-    >>> from mfbook.models.confinement import Ridge
+    >>> from mfbook.confinement import Ridge
     >>> run = gradient_flow(Ridge(1.0), Measure([[1.0], [-2.0]]), [0.0, 1.0])
     >>> bool(np.allclose(run.end.atoms.ravel(), [np.exp(-1), -2 * np.exp(-1)]))
     True
@@ -282,22 +282,6 @@ def flow(
             warnings.filterwarnings("ignore", "lsoda", UserWarning)
             with Checkpoint(checkpoint, *run.key(), method, *arguments) as store:
                 return compute(run, method, store, bar, limit, *arguments)
-
-
-def check_start(mu, space) -> None:
-    """Refuse a start that is not a measure with real atoms in the space."""
-    validate.instance(mu, "mu", Measure)
-    if np.iscomplexobj(mu.atoms):
-        raise TypeError("mu: expected real atoms, got complex ones")
-    if getattr(space, "dim", mu.dim) != mu.dim:
-        raise ValueError(f"mu: expected atoms in R^{space.dim} for {space}, got R^{mu.dim}")
-    if escaped(mu.atoms):
-        size, largest = np.abs(mu.atoms).max(), validate.LARGEST
-        raise ValueError(f"mu: expected atoms below {largest:g}, got {size:g}")
-    contains = getattr(space, "contains", None)
-    inside = np.ones(mu.size, bool) if contains is None else np.asarray(contains(mu.atoms))
-    if not inside.all():
-        raise ValueError(f"mu: expected atoms in {space}, atom {int(inside.argmin())} is outside")
 
 
 class _Run:

@@ -48,7 +48,7 @@ class Trajectory:
 
     Examples
     --------
-    >>> from mfbook.models.confinement import Ridge
+    >>> from mfbook.confinement import Ridge
     >>> from mfbook.flow import gradient_flow
     >>> run = gradient_flow(Ridge(1.0), Measure([[1.0]]), [0, 1, 2], dense=True)
     >>> run.end.atoms.round(4), run.measure(0).atoms, run.at(0.5).atoms.round(4)

@@ -89,7 +89,7 @@ def check_functional(
 
     Examples
     --------
-    >>> from mfbook.models.confinement import Ridge
+    >>> from mfbook.confinement import Ridge
     >>> check_functional(Ridge(0.5), Measure([[1.0, 2.0], [0.0, 1.0]]), rng=0).ok
     True
     """

@@ -28,7 +28,7 @@ class Functional:
 
     Examples
     --------
-    >>> from mfbook.models.confinement import Ridge
+    >>> from mfbook.confinement import Ridge
     >>> F, mu = Ridge(2.0), Measure([[1.0], [3.0]])
     >>> float(F(mu)), F.first_variation(mu.atoms, mu), F.gradient(mu.atoms, mu).ravel()
     (5.0, array([1., 9.]), array([2., 6.]))
@@ -54,8 +54,8 @@ class Functional:
 
         Examples
         --------
-        >>> from mfbook import TwoLayerRisk
-        >>> [TwoLayerRisk([[1.0]], [2.0], name).jumps for name in ("tanh", "relu")]
+        >>> from mfbook import SphereEnergy
+        >>> [SphereEnergy(1.0, [[1.0, 0.0]], [1.0], name).jumps for name in ("tanh", "relu")]
         [False, True]
         """
         return False
@@ -139,7 +139,7 @@ class Combination(Functional):
 
     Examples
     --------
-    >>> from mfbook.models.confinement import Ridge
+    >>> from mfbook.confinement import Ridge
     >>> F = Ridge(1.0) + 2 * Ridge(0.5)
     >>> float(F(Measure([[1.0], [3.0]])))
     5.0

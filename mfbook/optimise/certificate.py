@@ -21,9 +21,8 @@ from numpy.typing import ArrayLike
 from mfbook import _progress
 from mfbook import _validate as validate
 from mfbook._types import Seed
-from mfbook.flow.engine import check_start
 from mfbook.functional import Functional, Minimum
-from mfbook.measure import Measure
+from mfbook.measure import Measure, check_start
 from mfbook.optimise.descent import descend
 
 #: A descent ends where rounding ends it.
@@ -97,7 +96,7 @@ def frank_wolfe_gap(F: Functional, mu: Measure, rng: Seed, **options: Any) -> Ga
     --------
     A teacher explains its own labels: every head has first variation zero.
 
-    >>> from mfbook.models.attention import AttentionRisk, HeadShape, features, softmax
+    >>> from mfbook.attention import AttentionRisk, HeadShape, features, softmax
     >>> rng, shape = np.random.default_rng(0), HeadShape(3, 1, 1)
     >>> mu, X, W_U = Measure(shape.ball(2.0).sample(rng, 3)), rng.normal(size=(4, 5, 3)), np.eye(3)
     >>> Y = softmax(mu.integrate(features(mu.atoms, X, W_U, shape)))
@@ -195,7 +194,7 @@ def optimal_weights(
 
     Examples
     --------
-    >>> from mfbook.models.confinement import Ridge
+    >>> from mfbook.confinement import Ridge
     >>> mu, done = optimal_weights(Ridge(1.0), [[2.0], [1.0]])
     >>> mu.weights.round(6), done
     (array([0., 1.]), True)
@@ -294,8 +293,8 @@ def boost(
     --------
     Two heads of a teacher, found from its labels:
 
-    >>> from mfbook.models.attention import HeadShape
-    >>> from mfbook.book.tasks import teacher_student
+    >>> from mfbook.attention import HeadShape
+    >>> from companion.tasks import teacher_student
     >>> shape = HeadShape(2, 1, 1)
     >>> task = teacher_student(shape, sequences=4, tokens=3, vocabulary=3, heads=2, rng=0)
     >>> R = task.risk(shape, shape.ball(3.0))

@@ -99,7 +99,7 @@ def atomic_stability(F: Functional, mu: Measure) -> AtomicStability:
 
     Examples
     --------
-    >>> from mfbook.models.confinement import Ridge
+    >>> from mfbook.confinement import Ridge
     >>> report = atomic_stability(Ridge(2.0), Measure([[1.0, 0.0], [0.0, 3.0]], [0.25, 0.75]))
     >>> report.deviations, report.collective
     (array([[2., 2.],
@@ -170,7 +170,7 @@ def second_variation(F: Functional, mu: Measure, eta: ArrayLike) -> tuple[float,
 
     Examples
     --------
-    >>> from mfbook.models.confinement import Ridge
+    >>> from mfbook.confinement import Ridge
     >>> second_variation(Ridge(2.0), Measure([[1.0, 0.0]]), [[3.0, 0.0]])
     (18.0, 0.0)
     """

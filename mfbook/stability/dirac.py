@@ -120,7 +120,7 @@ def dirac_stability(
 
     Examples
     --------
-    >>> from mfbook.models.confinement import Anchor
+    >>> from mfbook.confinement import Anchor
     >>> report = dirac_stability(Anchor(2.0, [1.0, 0.0]), [1.0, 0.0])
     >>> report.verdict, report.deviations
     ('stable', array([2., 2.]))

@@ -124,7 +124,7 @@ def strong_monotonicity(
 
     Examples
     --------
-    >>> from mfbook.models.confinement import Ridge
+    >>> from mfbook.confinement import Ridge
     >>> report = strong_monotonicity(Ridge(0.5), Measure([[0.0, 0.0]]), rng=0, radius=1.0)
     >>> round(report.constant, 12)
     0.5
@@ -315,7 +315,7 @@ def curvature_margin(
 
     Examples
     --------
-    >>> from mfbook.models.confinement import Ridge
+    >>> from mfbook.confinement import Ridge
     >>> curvature_margin(Ridge(0.5), [0.0, 0.0], rng=0, radius=1.0)
     CurvatureMargin(m=0.5, ell=0.0)
     >>> curvature_margin(Ridge(0.5), [0.0, 0.0], rng=0, radius=1.0).margin

@@ -90,7 +90,7 @@ def radial_drift(
 
     Examples
     --------
-    >>> from mfbook.models.confinement import Ridge
+    >>> from mfbook.confinement import Ridge
     >>> radial_drift(Ridge(0.5), Measure([[0.0, 1.0]]), [1.0, 10.0], rng=0).least
     array([0.5, 0.5])
     """

@@ -80,7 +80,7 @@ def stationary_head(
 
     Examples
     --------
-    >>> from mfbook.models.confinement import Anchor
+    >>> from mfbook.confinement import Anchor
     >>> from mfbook.stability import dirac_stability
     >>> F = Anchor(2.0, [1.0, 0.0])
     >>> end = stationary_head(F, [3.0, -1.0])

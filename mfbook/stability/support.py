@@ -59,7 +59,7 @@ def stationarity(F: Functional, mu: Measure) -> Stationarity:
 
     Examples
     --------
-    >>> from mfbook.models.confinement import Ridge
+    >>> from mfbook.confinement import Ridge
     >>> report = stationarity(Ridge(2.0), Measure([[0.0], [1.0]]))
     >>> report.norms, report.dissipation
     (array([0., 2.]), 2.0)
@@ -132,7 +132,7 @@ def best_alternative(F: Functional, mu: Measure, rng: Seed, **options: Any) -> A
 
     Examples
     --------
-    >>> from mfbook.models.confinement import Ridge
+    >>> from mfbook.confinement import Ridge
     >>> from mfbook.space import Ball
     >>> report = best_alternative(Ridge(1.0).on(Ball(2.0, (1,))), Measure([[1.0]]), rng=0)
     >>> round(report.gain, 6), round(report.share, 6), report.spread

@@ -2,35 +2,19 @@ r"""Distances between measures: optimal transport, its dual, and cheaper bounds 
 
 The theorems of the book bound :math:`W_1` and :math:`W_2`. Exact distances between n atoms cost
 up to :math:`O(n^3)`, so this package chooses the solver: sorting on the line, assignment for equal
-weights, the network simplex of POT otherwise. :func:`sliced_w2` and :func:`discrepancy` bound the
+weights, the network simplex of POT otherwise. `sliced_w2` bounds the
 distance from below, :func:`coupled_distance` from above, all three with linear memory.
 """
 
 from mfbook.transport.estimates import SlicedDistance, coupled_distance, sliced_w2
-from mfbook.transport.lipschitz import (
-    TestFunction,
-    Witness,
-    direction,
-    discrepancy,
-    distance_to,
-    dual_witness,
-    saturated,
-)
 from mfbook.transport.plans import Plan, displacement, optimal_plan, wasserstein
 
 __all__ = [
     "Plan",
     "SlicedDistance",
-    "TestFunction",
-    "Witness",
     "coupled_distance",
-    "direction",
-    "discrepancy",
     "displacement",
-    "distance_to",
-    "dual_witness",
     "optimal_plan",
-    "saturated",
     "sliced_w2",
     "wasserstein",
 ]

@@ -18,18 +18,21 @@ pytestmark = [pytest.mark.slow, pytest.mark.weekly]
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAME = f"{PROJECT['name']}-{PROJECT['version']}"
-#: Run far from the repository: every module is imported, and the teacher of a task is optimal.
+#: Run far from the repository: every module is imported, and a teacher has the entropy as its risk.
 EXAMPLE = """
 import importlib, pkgutil
 import mfbook
-from mfbook.models.attention import HeadShape
-from mfbook.book.tasks import teacher_student
+import numpy as np
 
 for module in pkgutil.walk_packages(mfbook.__path__, "mfbook."):
     importlib.import_module(module.name)
-shape = HeadShape(3, 2, 2)
-task = teacher_student(shape, sequences=8, tokens=4, vocabulary=5, heads=2, rng=0)
-print(mfbook.__file__, abs(task.risk(shape, shape.ball(4.0))(task.teacher) - task.optimal_risk))
+rng, shape = np.random.default_rng(0), mfbook.HeadShape(3, 2, 2)
+X, W_U = rng.normal(size=(8, 4, 3)), rng.normal(size=(3, 5))
+teacher = mfbook.Measure(rng.normal(size=(2, shape.size)))
+logits = np.einsum("n,nstv->stv", teacher.weights, mfbook.features(teacher.atoms, X, W_U, shape))
+Y = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+R = mfbook.AttentionRisk(X, Y, W_U, shape)
+print(mfbook.__file__, abs(R(teacher) + (Y * np.log(Y)).sum(axis=-1).mean()))
 """
 
 

@@ -1,5 +1,6 @@
 """Random rounding changes last bits, and the digits that depend on them are found."""
 
+import os
 import subprocess
 import sys
 
@@ -16,7 +17,7 @@ import numpy as np
 plain = {name: getattr(np, name) for name in ("exp", "matmul")}
 from tools import rounding
 rounding.install(int(sys.argv[1]))
-from mfbook.models.tokens import TokenEnergy  # its operators are rewritten
+from companion.mathematics.tokens import TokenEnergy  # its operators are rewritten
 from mfbook.measure import Measure
 
 rng = np.random.default_rng(0)
@@ -47,6 +48,7 @@ print(repr(float(TokenEnergy()(Measure(rng.normal(size=(40, 3)))))))
 def test_random_rounding_changes_last_bits_and_nothing_else():
     one, again, other = (
         float(subprocess.run([sys.executable, "-c", ROUNDED, seed], cwd=ROOT, check=True,
+                             env={**os.environ, "PYTHONPATH": str(BOOK)},
                              capture_output=True, text=True, timeout=300).stdout)
         for seed in "112"
     )  # fmt: skip

@@ -14,10 +14,10 @@ from numpydoc.docscrape import NumpyDocString
 from numpydoc.validate import validate
 from prose import Quoted, quoted, sentences, shown
 
-from mfbook.book.experiments import propagation, sphere
-from mfbook.book.experiments import text as stored_text
-from mfbook.book.tasks import ALPHABET
-from tools.chapters import BOOK, ROOT, chapters, read, text
+from companion.experiments import propagation, sphere
+from companion.experiments import text as stored_text
+from companion.tasks import ALPHABET
+from tools.chapters import BOOK, ROOT, chapters, read
 
 #: A page of timings, which are results of one machine: `make bench` writes it.
 TIMINGS = ("trust.md",)
@@ -78,28 +78,15 @@ EXAMPLES = {
     module: "".join(example(o) for o in PUBLIC.values() if o.__module__ == module)
     for module in {o.__module__ for o in PUBLIC.values()}
 }
-SOURCES = "\n".join(
-    text(cell["source"])
-    for path in chapters()
-    for cell in read(path)["cells"]
-    if cell["cell_type"] == "code"
-)
-
-
-def draws(name) -> bool:
-    """Whether this is a function that draws a figure of the book."""
-    return name.startswith("mfbook.book.plots.") and inspect.isfunction(EXPORTED.get(name))
 
 
 def is_shown(name, obj) -> bool:
     """Whether readers see the object at work where it is documented.
 
-    * A function has an example. One that draws a figure is called in a chapter, which nbval runs.
+    * A function has an example.
     * A class has an example, or is in one of its module, or a function with an example returns it.
     * A method is called in an example of its module, or overrides one that is.
     """
-    if draws(name):
-        return re.search(rf"\bplots\.{obj.__name__}\(", SOURCES) is not None
     if name in EXPORTED and inspect.isfunction(obj):
         return bool(example(obj))
     if inspect.isclass(obj):
@@ -113,15 +100,9 @@ def is_shown(name, obj) -> bool:
     return any(re.search(rf"\.{method}\b", EXAMPLES.get(cls.__module__, "")) for cls in owners)
 
 
-#: Tools of the drawing functions, which no chapter calls.
-NOT_IN_CHAPTERS = {
-    f"mfbook.book.plots.{name}" for name in ("data.record", "style.drawing", "style.new_figure")
-}
-
-
 def test_public_objects_are_shown_at_work():
-    assert len(PUBLIC) > 300
-    assert {name for name, obj in PUBLIC.items() if not is_shown(name, obj)} == NOT_IN_CHAPTERS
+    assert len(PUBLIC) > 200
+    assert not {name for name, obj in PUBLIC.items() if not is_shown(name, obj)}
 
 
 #: Codes of numpydoc's validator that do not apply to this package: a summary may say all and be a
@@ -134,8 +115,7 @@ def missing(name) -> list[str]:
     """What numpydoc's validator misses in a docstring, with three differences.
 
     A method or property whose docstring is one line needs no sections: the line and the hints say
-    what there is to say. Fields of a class may be documented as attributes. What draws a figure
-    returns a Picture, and need not say so.
+    what there is to say. Fields of a class may be documented as attributes.
     """
     obj, exempt, fields = PUBLIC[name], set(NOT_REQUIRED), set()
     if name not in EXPORTED and "\n" not in inspect.getdoc(obj):
@@ -146,8 +126,6 @@ def missing(name) -> list[str]:
         entries = [entry.name for kind in ("Parameters", "Attributes") for entry in doc[kind]]
         fields = {f for f in vars(obj).get("__dataclass_fields__", ()) if not f.startswith("_")}
         fields -= {part.strip() for entry in entries for part in entry.split(",")}
-    if draws(name):
-        exempt |= {"RT01"}
     found = [f"{code} {what}" for code, what in validate(name)["errors"] if code not in exempt]
     return [f"{name}: {what}" for what in (*found, *(f"field {field}" for field in fields))]
 

@@ -8,12 +8,12 @@ import numpy as np
 from reference import heads, make
 
 import mfbook
+from mfbook.attention import AttentionRisk, HeadShape, features, softmax
+from mfbook.confinement import Anchor
 from mfbook.functional import Functional
 from mfbook.measure import Measure
-from mfbook.models.attention import AttentionRisk, HeadShape, features, softmax
-from mfbook.models.confinement import Anchor
-from mfbook.models.sphere import SphereEnergy
 from mfbook.space import Euclidean, Sphere
+from mfbook.sphere import SphereEnergy
 
 TWO_BY_TWO = HeadShape(3, 2, 2)
 

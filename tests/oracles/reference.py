@@ -8,8 +8,8 @@ import autograd.numpy as np
 import numpy as onp
 from autograd import grad
 
+from mfbook.attention import AttentionRisk, HeadShape
 from mfbook.measure import Measure
-from mfbook.models.attention import AttentionRisk, HeadShape
 
 
 class Program:

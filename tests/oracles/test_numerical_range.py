@@ -12,17 +12,24 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
+from companion.mathematics.tokens import TokenEnergy, softmax_field, softmax_potential
 from mfbook import bounds
-from mfbook.bounds.clusters import anticoncentration
-from mfbook.equilibria import minimise_on_circle, second_order, settle
+from mfbook.activations import GELU, TANH
+from mfbook.attention import AttentionRisk, HeadShape, attention_weights, features
+from mfbook.confinement import Ridge
 from mfbook.flow import gradient_flow, polynomial_decay, sgd
+from mfbook.flow.ensemble import ensemble_gradient
 from mfbook.measure import Measure, mixture
-from mfbook.models.activations import GELU, TANH
-from mfbook.models.attention import AttentionRisk, HeadShape, attention_weights, features
-from mfbook.models.attention.ensemble import ensemble_gradient
-from mfbook.models.confinement import Ridge
-from mfbook.models.sphere import SphereEnergy, funk_hecke, inflection, kernel
-from mfbook.models.tokens import TokenEnergy, softmax_field, softmax_potential
+from mfbook.sphere import (
+    SphereEnergy,
+    funk_hecke,
+    inflection,
+    kernel,
+    minimise_on_circle,
+    second_order,
+    settle,
+)
+from mfbook.sphere.mass import anticoncentration
 from mfbook.stability import atomic_stability
 from mfbook.transport import optimal_plan, wasserstein
 

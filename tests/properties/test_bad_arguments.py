@@ -29,7 +29,6 @@ ANYWHERE = mf.AttentionRisk(X, Y, W_U, SHAPE)
 MU, FLAT = mf.Measure(THETA, WEIGHTS), mf.Measure(rng.normal(size=(3, 2)), WEIGHTS)
 RING = mf.Measure(mf.Sphere().sample(0, 3, 2), WEIGHTS)
 UNITS, OMEGA = np.array([[1.0, 0.0], [0.6, 0.8]]), np.array([0.5, -0.25])
-NETWORK = mf.TwoLayerRisk(X[0], WEIGHTS)
 MODEL, RIDGE = mf.SphereEnergy(2.0, UNITS, OMEGA, "gelu"), mf.Ridge(0.5)
 
 
@@ -37,7 +36,6 @@ def asked(F):
     """A functional by what it says at one point of as many dimensions as it has."""
     sizes = {
         mf.AttentionRisk: lambda: F.shape.size,
-        mf.TwoLayerRisk: lambda: F.X.shape[1] + 2,
         mf.Anchor: lambda: len(F.a),
         mf.SphereEnergy: lambda: 2 if F.a is None else F.a.shape[1],
     }
@@ -66,16 +64,12 @@ CALLS = {
                           space=RISK.space, dtype=np.float64),
     "AttentionRisk.gradient": call(RISK.gradient, x=THETA, mu=MU),
     "AttentionRisk.sample": call(RISK.sample, asked, rng=0, n=2),
-    "StackedRisk": call(mf.StackedRisk, X=X, Y=Y, W_U=W_U, shape=SHAPE),
-    "TwoLayerRisk": call(mf.TwoLayerRisk, asked, X=W_U.T, Y=WEIGHTS, activation="tanh"),
-    "TokenEnergy": call(mf.TokenEnergy, asked, beta=0.5),
     "SphereEnergy": call(mf.SphereEnergy, asked, beta=2.0, a=UNITS, omega=OMEGA, activation="gelu",
                          normalised=True, bias=OMEGA, B=np.eye(2)),
     "SphereEnergy.velocity": call(MODEL.velocity, x=RING.atoms, mu=RING),
     "SphereEnergy.gradient": call(MODEL.gradient, x=RING.atoms, mu=RING),
     "Ridge": call(mf.Ridge, asked, lam=0.5),
     "Anchor": call(mf.Anchor, asked, lam=0.5, a=OMEGA),
-    "TwoLayerRisk.gradient": call(NETWORK.gradient, x=THETA[:, :4], mu=mf.Measure(THETA[:, :4])),
     "Euclidean": call(mf.Euclidean().distance, x=UNITS, y=UNITS[::-1]),
     "Ball": call(mf.Ball, radius=2.0, blocks=(2, 1)),
     "Ball.project": call(mf.Ball(1.0, (2,)).project, x=UNITS),
@@ -86,7 +80,6 @@ CALLS = {
     "sgd": call(mf.sgd, F=RISK, mu=MU, times=TIMES, epsilon=0.5, rng=0, batch=2),
     "sgd_ensemble": call(mf.sgd_ensemble, F=ANYWHERE, atoms=THETA[None], times=TIMES, epsilon=0.5,
                          rngs=[1], observe=lambda mu: mu.atoms[:, 0], batch=2),
-    "influence": call(mf.influence, F=RIDGE, mu=FLAT, times=TIMES[1:], rtol=0.01),
     "dissipation": call(mf.dissipation, F=RIDGE, mu=FLAT),
     "frank_wolfe_gap": call(mf.frank_wolfe_gap, F=RISK, mu=MU, rng=0, starts=1, pool=2, maxiter=3),
     "boost": call(mf.boost, F=RISK, mu=MU, rng=0, rounds=1, starts=1, pool=2, maxiter=3),
@@ -104,12 +97,6 @@ CALLS = {
                    horizon=2.0, most=3, tolerance=1e-4, atol=1e-2),
     "second_order": call(mf.second_order, F=MODEL, mu=RING),
     "minimise_on_circle": call(mf.minimise_on_circle, F=MODEL, tolerance=1e-6, maxiter=1),
-    "copy_task": call(mf.copy_task, sequences=2, tokens=4, vocabulary=3, lag=1, rng=0),
-    "teacher_student": call(mf.teacher_student, shape=SHAPE, sequences=2, tokens=3, vocabulary=3,
-                            heads=2, rng=0, scale=2.0),
-    "text_task": call(mf.text_task, sequences=2, tokens=4, held_out=2, rng=0,
-                      text="the quick brown fox jumps over the lazy dog, again. " * 9),
-    "Task": call(mf.Task, X=X, Y=Y, W_U=W_U, name="mine", optimal_risk=0.5),
 }  # fmt: skip
 #: Names without a call of their own: a base class, and what functions return.
 RESULTS = {"Functional", "LearningRate", "Trajectory"}

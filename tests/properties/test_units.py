@@ -14,10 +14,8 @@ ANGLE = re.compile(
 
 
 def documented():
-    """Docstrings of public functions, classes and members; what only the book uses left out."""
+    """Docstrings of public functions, classes and members."""
     for info in pkgutil.walk_packages(mfbook.__path__, "mfbook."):
-        if info.name.startswith("mfbook.book"):
-            continue
         module = importlib.import_module(info.name)
         for name in getattr(module, "__all__", ()):
             thing = getattr(module, name)

@@ -9,16 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mfbook.equilibria import settle
+from companion.mathematics.network import TwoLayerRisk
+from mfbook.attention import AttentionRisk, HeadShape, features, softmax
+from mfbook.confinement import Anchor, Ridge
 from mfbook.flow import constant, flow, gradient_flow, sgd
 from mfbook.functional import Functional, Local, check_functional
 from mfbook.measure import Measure, mixture
-from mfbook.models.attention import AttentionRisk, HeadShape, features, softmax
-from mfbook.models.confinement import Anchor, Ridge
-from mfbook.models.network import TwoLayerRisk
-from mfbook.models.sphere import SphereEnergy
 from mfbook.optimise import boost, frank_wolfe_gap
 from mfbook.space import Ball, Space, Sphere
+from mfbook.sphere import SphereEnergy, settle
 from mfbook.stability import atomic_stability
 from mfbook.transport import wasserstein
 

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 import mfbook as mf
+from companion.mathematics.network import TwoLayerRisk
+from companion.tasks import teacher_student
 from mfbook import Measure
+from mfbook.attention import softmax
 from mfbook.bounds import monte_carlo_rate, sharp_rate, variance_rate
-from mfbook.equilibria import Protocol
 from mfbook.flow import flow
-from mfbook.models.attention import softmax
+from mfbook.sphere import Protocol
 from mfbook.transport import displacement
 from tools.chapters import BOOK
 
@@ -86,7 +88,7 @@ def bounds():
 
 def dirac():
     shape, lam, eye = mf.HeadShape(3, 1, 1), 0.25, np.eye(12)
-    R = mf.teacher_student(shape, heads=2, sequences=8, tokens=5, vocabulary=4, scale=4.0, rng=33)
+    R = teacher_student(shape, heads=2, sequences=8, tokens=5, vocabulary=4, scale=4.0, rng=33)
     R, theta = R.risk(shape), 0.9 * np.random.default_rng(133).normal(size=12)
     anchor = theta + R.gradient(theta[None], Measure.dirac(theta))[0] / lam
     report, zero = mf.dirac_stability(R + mf.Anchor(lam, anchor), theta), Measure.dirac(0 * theta)
@@ -124,7 +126,7 @@ def ring():
 def flows():
     """Trajectories: 1e-6 relative is asked of them."""
     rng, shape, times = np.random.default_rng(6), mf.HeadShape(3, 2, 2), np.linspace(0, 20, 6)
-    R = mf.teacher_student(shape, heads=2, sequences=4, tokens=4, vocabulary=4, scale=2.0, rng=1)
+    R = teacher_student(shape, heads=2, sequences=4, tokens=4, vocabulary=4, scale=2.0, rng=1)
     R, start, tight = R.risk(shape), rng.normal(size=(4, 24)), {"rtol": 1e-10, "atol": 1e-12}
     heads = mf.gradient_flow(R + mf.Ridge(0.02), Measure(start), times, **tight).atoms
     F, x = mf.SphereEnergy(4.0, on_circle(np.array([2.0])), [0.8], "gelu"), rng.uniform(0, 6, 12)
@@ -179,7 +181,7 @@ def networks():
     x, y, neurons, w = rng.normal(size=7), rng.normal(size=7), rng.normal(size=(4, 2)), [0.25] * 4
     law = Measure(np.column_stack([neurons, np.zeros(4)]), w)  # without offsets
     body = "return [mfbook.networkLoss(x, y, neurons), mfbook.networkLoss(x, y, neurons, w)];"
-    loss = mf.TwoLayerRisk(x[:, None], y)(law)
+    loss = TwoLayerRisk(x[:, None], y)(law)
     yield body, {"x": x, "y": y, "neurons": neurons, "w": w}, [loss, loss]
 
 

@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import minimize
 
+from companion.mathematics.derivatives import (
+    derivative_norms,
+    directional_derivatives,
+    largest_derivative,
+)
 from mfbook import bounds
-from mfbook.bounds.derivatives import derivative_norms, directional_derivatives, largest_derivative
-from mfbook.measure import Measure
-from mfbook.models.attention import (
+from mfbook.attention import (
     AttentionRisk,
     HeadShape,
     cross_entropy,
@@ -25,6 +28,7 @@ from mfbook.models.attention import (
     softmax,
     softmax_jacobian,
 )
+from mfbook.measure import Measure
 from mfbook.space import Sphere
 
 SMALL = HeadShape(d=2, k=2, v=1)

@@ -16,6 +16,8 @@ from reference import make, measure, relative
 from scipy.integrate import simpson, solve_ivp
 from scipy.linalg import expm
 
+from companion.mathematics.network import TwoLayerRisk
+from mfbook.confinement import Anchor, Ridge
 from mfbook.flow import (
     Rosenbrock,
     constant,
@@ -28,8 +30,6 @@ from mfbook.flow import (
 )
 from mfbook.functional import Functional
 from mfbook.measure import Measure
-from mfbook.models.confinement import Anchor, Ridge
-from mfbook.models.network import TwoLayerRisk
 from mfbook.space import Ball, Sphere
 
 R, PROGRAM = make(0)

@@ -4,13 +4,13 @@ import nbformat
 import numpy as np
 import pytest
 
+from companion.mathematics.network import TwoLayerRisk
+from companion.mathematics.tokens import TokenEnergy
+from mfbook.attention import AttentionRisk, HeadShape
 from mfbook.flow import gradient_flow, sgd
 from mfbook.measure import Measure
-from mfbook.models.attention import AttentionRisk, HeadShape
-from mfbook.models.network import TwoLayerRisk
-from mfbook.models.sphere import SphereEnergy
-from mfbook.models.tokens import TokenEnergy
 from mfbook.space import Sphere
+from mfbook.sphere import SphereEnergy
 from tools import run_notebooks
 
 NETWORK = TwoLayerRisk(np.random.default_rng(2).normal(size=(500, 4)), np.arange(500) / 500)

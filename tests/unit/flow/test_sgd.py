@@ -9,9 +9,9 @@ import pytest
 from examples import interrupt_everywhere, same_bits
 from reference import Program, make, measure, relative
 
+from mfbook.confinement import Anchor, Ridge
 from mfbook.flow import constant, custom, gradient_flow, polynomial_decay, sgd, warmup_cosine
 from mfbook.measure import Measure
-from mfbook.models.confinement import Anchor, Ridge
 from mfbook.space import Sphere
 
 R, PROGRAM = make(0, S=6)

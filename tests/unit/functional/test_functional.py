@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from reference import heads, make, measure, relative
 
+from mfbook.attention import AttentionRisk
+from mfbook.confinement import Anchor, Ridge
 from mfbook.functional import Combination, Functional, check_functional
 from mfbook.measure import Measure
-from mfbook.models.attention import AttentionRisk
-from mfbook.models.confinement import Anchor, Ridge
 from mfbook.space import Ball, Euclidean, Sphere
 
 R, _ = make(0, k=1, v=1)

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from examples import hard, problem, random_laws, zero
 
+from mfbook.attention import AttentionRisk
+from mfbook.confinement import Anchor, Ridge
 from mfbook.functional import Functional, Minimum
 from mfbook.measure import Measure, mixture
-from mfbook.models.attention import AttentionRisk
-from mfbook.models.confinement import Anchor, Ridge
-from mfbook.models.sphere import SphereEnergy
 from mfbook.optimise import boost, frank_wolfe_gap, optimal_weights
 from mfbook.space import Sphere
+from mfbook.sphere import SphereEnergy
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -7,9 +7,9 @@ from autograd import hessian, jacobian
 from examples import Energy, anchored, small, symmetric
 from reference import heads, make, measure, relative
 
+from mfbook.attention import AttentionRisk
+from mfbook.confinement import Anchor, Ridge
 from mfbook.measure import Measure
-from mfbook.models.attention import AttentionRisk
-from mfbook.models.confinement import Anchor, Ridge
 from mfbook.space import Sphere
 from mfbook.stability import (
     atomic_stability,

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from examples import Energy, anchored, small, symmetric
 
+from mfbook.confinement import Anchor
 from mfbook.flow import gradient_flow
 from mfbook.measure import Measure
-from mfbook.models.confinement import Anchor
 from mfbook.stability import (
     atomic_stability,
     curvature_margin,

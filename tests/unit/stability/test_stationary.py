@@ -5,11 +5,11 @@ import pytest
 from examples import Energy, symmetric
 from reference import make, measure
 
+from mfbook.confinement import Anchor, Ridge
 from mfbook.functional import Functional
 from mfbook.measure import Measure
-from mfbook.models.confinement import Anchor, Ridge
-from mfbook.models.sphere import SphereEnergy
 from mfbook.space import Ball
+from mfbook.sphere import SphereEnergy
 from mfbook.stability import dirac_stability, stationary_head
 
 

@@ -6,8 +6,8 @@ from examples import Energy, problem, random_laws, symmetric
 from reference import make, measure
 from scipy.special import rel_entr
 
+from mfbook.confinement import Ridge
 from mfbook.measure import Measure, mixture
-from mfbook.models.confinement import Ridge
 from mfbook.optimise import frank_wolfe_gap
 from mfbook.space import Ball, Sphere
 from mfbook.stability import best_alternative, radial_drift, stationarity

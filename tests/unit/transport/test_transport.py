@@ -9,16 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from companion.mathematics.lipschitz import (
+    direction,
+    discrepancy,
+    distance_to,
+    dual_witness,
+    saturated,
+)
 from mfbook.measure import Measure
 from mfbook.transport import (
     coupled_distance,
-    direction,
-    discrepancy,
     displacement,
-    distance_to,
-    dual_witness,
     optimal_plan,
-    saturated,
     sliced_w2,
     wasserstein,
 )

@@ -1,0 +1,324 @@
+r"""Two stacked attention layers with a residual stream, as one functional on labelled heads.
+
+An atom is a head with a label that says in which layer it stands. The heads of layer 1 write into
+the tokens, those of layer 2 read what has been written and predict:
+
+.. math::
+    X'&=X+2\int_{\text{layer }1}A(X)\,X\,W_VW_O\,d\mu,\\
+    f(X;\mu)&=2\int_{\text{layer }2}A(X')\,X'\,W_VW_O\,W_U\,d\mu .
+
+The factor 2 makes each integral a mean when both layers hold half of the mass. The functional is no
+longer convex along mixtures: f is a nonlinear function of :math:`\mu`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mfbook import _validate as validate
+from mfbook.attention import HeadShape, softmax
+from mfbook.attention.loss import loss
+from mfbook.functional import Functional
+from mfbook.measure import Measure, check_measure
+
+__all__ = ["HeadRidge", "StackedRisk", "label", "unlabel"]
+
+
+def label(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Labelled atoms (m + n, 1 + D) from heads of layer 1 (m, D) and of layer 2 (n, D).
+
+    The label is the sign of coordinate 0: -1 for layer 1, +1 for layer 2.
+
+    Parameters
+    ----------
+    first : array_like, shape (m, D)
+        Heads of the first layer.
+    second : array_like, shape (n, D)
+        Heads of the second.
+
+    Returns
+    -------
+    array
+        Of the atoms of both layers.
+
+    Examples
+    --------
+    >>> label([[5.0, 6.0]], [[7.0, 8.0]])
+    array([[-1.,  5.,  6.],
+           [ 1.,  7.,  8.]])
+    """
+    first = validate.array(first, "first", ("m", "D"))
+    second = validate.array(second, "second", ("n", first.shape[1]))
+    heads = np.concatenate([first, second])
+    signs = np.repeat([-1.0, 1.0], [len(first), len(second)])
+    return np.column_stack([signs, heads])
+
+
+def unlabel(atoms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Heads of layer 1 and of layer 2 from labelled atoms; the inverse of :func:`label`.
+
+    Parameters
+    ----------
+    atoms : array_like, shape (n, 1 + D)
+        With labels.
+
+    Returns
+    -------
+    tuple of array
+        Heads of the first layer, and of the second.
+
+    Examples
+    --------
+    >>> [heads.tolist() for heads in unlabel([[-1.0, 5.0], [1.0, 7.0]])]
+    [[[5.0]], [[7.0]]]
+    """
+    atoms = validate.array(atoms, "atoms", ("n", "1 + D"), allow_complex=True)
+    upper = atoms[:, 0].real > 0
+    return atoms[~upper, 1:], atoms[upper, 1:]
+
+
+@dataclass(frozen=True)
+class HeadRidge(Functional):
+    r"""Ridge on labelled heads, :math:`\frac\lambda2\int\|\theta\|^2d\mu`: their labels are free.
+
+    Parameters
+    ----------
+    lam : float
+        Strength :math:`\lambda>0`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``lam`` is not positive and finite.
+
+    Examples
+    --------
+    >>> mu = Measure(label([[3.0]], [[1.0]]))
+    >>> float(HeadRidge(2.0)(mu)), (HeadRidge(2.0).gradient(mu.atoms, mu) + 0.0).tolist()
+    (5.0, [[0.0, 6.0], [0.0, 2.0]])
+    """
+
+    lam: float
+
+    def __post_init__(self):
+        lam = validate.positive(self.lam, "lam", largest=validate.LARGEST)
+        object.__setattr__(self, "lam", lam)
+
+    def at(self, mu: Measure) -> _HeadRidgeLocal:
+        """The potential; only its integral depends on ``mu``."""
+        check_measure(mu, real=False, largest=validate.LARGEST)
+        return _HeadRidgeLocal(self.lam, mu)
+
+
+@dataclass(frozen=True)
+class _HeadRidgeLocal:
+    lam: float
+    mu: Measure
+
+    @property
+    def value(self):
+        return self.mu.weights @ self.first_variation(self.mu.atoms)
+
+    def first_variation(self, x):
+        return (x * self.gradient(x)).sum(axis=1) / 2
+
+    def gradient(self, x):
+        size = ("n", self.mu.dim)
+        x = validate.array(x, "x", size, allow_complex=True, largest=validate.LARGEST)
+        return self.lam * np.concatenate([0 * x[:, :1], x[:, 1:]], axis=1)
+
+
+#: Ten entries are multiplied after two layers: up to this size the product is a finite number.
+LARGEST = 1e20
+
+
+@dataclass(frozen=True, eq=False)
+class StackedRisk(Functional):
+    r"""Cross-entropy risk of labelled heads in two layers, in nats per token.
+
+    Parameters
+    ----------
+    X : array_like, shape (S, T, d)
+        Tokens.
+    Y : array_like, shape (S, T, V)
+        Labels: one-hot or probability vectors.
+    W_U : array_like, shape (d, V)
+        Fixed projection to the vocabulary.
+    shape : HeadShape
+        Of the heads of both layers. Atoms live in R^(1 + D); see :func:`label`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a shape is wrong, an entry is NaN or infinite, or a label is not a probability vector.
+
+    Notes
+    -----
+    Labels are read by their sign, so F does not change when they move a little: gradients have a
+    zero in coordinate 0, a flow keeps every label, and the mass of each layer is conserved. It is
+    written for few heads: all attention matrices of a layer are stored.
+
+    Examples
+    --------
+    >>> rng, shape = np.random.default_rng(0), HeadShape(3, 2, 1)
+    >>> Y = np.eye(4)[rng.integers(4, size=(5, 6))]
+    >>> F = StackedRisk(rng.normal(size=(5, 6, 3)), Y, rng.normal(size=(3, 4)), shape)
+    >>> silent = label(rng.normal(size=(2, shape.size)), np.zeros((2, shape.size)))
+    >>> bool(np.isclose(F(Measure(silent)), np.log(4)))
+    True
+    """
+
+    X: np.ndarray
+    Y: np.ndarray
+    W_U: np.ndarray
+    shape: HeadShape
+
+    def __post_init__(self):
+        validate.instance(self.shape, "shape", HeadShape)
+        X = validate.array(self.X, "X", ("S", "T", self.shape.d), largest=LARGEST)
+        W_U = validate.array(self.W_U, "W_U", (self.shape.d, "V"), largest=LARGEST)
+        Y = validate.probabilities(self.Y, "Y", (*X.shape[:2], W_U.shape[1]))
+        for name, value in (("X", X), ("Y", Y), ("W_U", W_U)):
+            object.__setattr__(self, name, validate.frozen(value))
+
+    def at(self, mu: Measure) -> StackedLocal:
+        """Tokens after layer 1, logits, and what the loss asks of both, computed once."""
+        check_measure(mu, real=False, largest=LARGEST)
+        if mu.dim != 1 + self.shape.size:
+            raise ValueError(
+                f"mu: expected labelled heads in R^{1 + self.shape.size} for {self.shape}, "
+                f"got R^{mu.dim}"
+            )
+        upper = mu.atoms[:, 0].real > 0
+        first, second = unlabel(mu.atoms)
+        lower_weights, upper_weights = 2 * mu.weights[~upper], 2 * mu.weights[upper]
+        X = self.X + _write(_Layer(first, self.X, self.shape), lower_weights)
+        layer = _Layer(second, X, self.shape)
+        f = _write(layer, upper_weights) @ self.W_U
+        Z = 2 * (softmax(f) - self.Y) @ self.W_U.T / (X.shape[0] * X.shape[1])
+        asked = np.tensordot(upper_weights, layer.pull_tokens(Z), 1)
+        return StackedLocal(self, loss(f, self.Y).mean(), f, X, (asked, Z))
+
+
+@dataclass(frozen=True, eq=False)
+class StackedLocal:
+    """The risk at one measure. Made by :meth:`StackedRisk.at`.
+
+    Attributes
+    ----------
+    risk : StackedRisk
+    value : float
+        Nats per token.
+    logits : array, shape (S, T, V)
+    tokens : array, shape (S, T, d)
+        The residual stream after layer 1, X'.
+    duals : (array, array), shape (S, T, d)
+        Twice the derivative of the risk in what each layer writes, the expectation included.
+    """
+
+    risk: StackedRisk
+    value: float
+    logits: np.ndarray
+    tokens: np.ndarray
+    duals: tuple[np.ndarray, np.ndarray]
+
+    def correlation(self, x) -> np.ndarray:
+        r"""Matrix C of each labelled head's attention, with :math:`\Psi=\langle W_VW_O,C\rangle`.
+
+        For layer 1 it correlates what the head attends to with what layer 2 asks of the stream,
+        for layer 2 with the residual of the prediction. Shape (n, 1 + D) to (n, d, d).
+        """
+        parts = [(here, layer.correlation(dual)) for here, layer, dual in self._layers(x)]
+        out = np.empty((len(x), *2 * (self.risk.shape.d,)), np.result_type(*(C for _, C in parts)))
+        for here, C in parts:
+            out[here] = C
+        return out
+
+    def _layers(self, x):
+        """For each layer: which points stand in it, the layer, and its dual."""
+        size = ("n", 1 + self.risk.shape.size)
+        x = validate.array(x, "x", size, allow_complex=True, largest=LARGEST)
+        upper = x[:, 0].real > 0
+        for here, X, dual in zip((~upper, upper), (self.risk.X, self.tokens), self.duals,
+                                 strict=True):  # fmt: skip
+            yield here, _Layer(x[here, 1:], X, self.risk.shape), dual
+
+    def first_variation(self, x) -> np.ndarray:
+        """First variation at labelled heads x (n, 1 + D), against the measure; shape (n,)."""
+        parts = [(here, layer.value(dual)) for here, layer, dual in self._layers(x)]
+        out = np.empty(len(parts[0][0]), np.result_type(*(v for _, v in parts)))
+        for here, value in parts:
+            out[here] = value
+        return out
+
+    def gradient(self, x) -> np.ndarray:
+        """Its gradient in x, with zero for the label; shape (n, 1 + D)."""
+        parts = [(here, layer.pull_heads(dual)) for here, layer, dual in self._layers(x)]
+        out = np.zeros(np.shape(x), np.result_type(*(g for _, g in parts)))
+        for here, gradient in parts:
+            out[here, 1:] = gradient
+        return out
+
+
+class _Layer:
+    """Attention of heads (n, D) on tokens (S, T, d), which may be complex, with its pull-backs."""
+
+    def __init__(self, theta, X, shape):
+        self.shape, self.X = shape, X
+        self.W_Q, self.W_K, self.W_V, self.W_O = shape._split(theta)
+        self.C = self.W_V @ self.W_O
+        self.queries, self.keys = X @ self.W_Q[:, None], X @ self.W_K[:, None]
+        scores = self.queries @ self.keys.swapaxes(-1, -2) / np.sqrt(shape.k)
+        visible = np.tri(X.shape[1], dtype=bool)
+        largest = np.where(visible, scores.real, -np.inf).max(axis=-1, keepdims=True)
+        e = np.where(visible, np.exp(np.where(visible, scores - largest, 0)), 0)
+        self.A = e / e.sum(axis=-1, keepdims=True)
+        self.attended = self.A @ X
+
+    def value(self, dual):
+        """Sum over tokens of <dual, A X W_V W_O>, shape (n,)."""
+        return (self.correlation(dual) * self.C).sum(axis=(1, 2))
+
+    def correlation(self, dual):
+        """Sum over tokens of (A X)_t dual_t^T, shape (n, d, d)."""
+        n, d = len(self.C), self.X.shape[2]
+        dual = dual.reshape(-1, d)
+        return self.attended.reshape(n, len(dual), d).swapaxes(1, 2) @ dual
+
+    def _pull_scores(self, dual):
+        """Derivative in what is attended (n, S, T, d) and in the scores (n, S, T, T)."""
+        P = dual @ self.C.swapaxes(1, 2)[:, None]
+        dA = P @ self.X.swapaxes(1, 2)
+        dA = self.A * (dA - (self.A * dA).sum(axis=-1, keepdims=True))
+        return P, dA / np.sqrt(self.shape.k)
+
+    def pull_heads(self, dual):
+        """Gradient of :meth:`value` in the heads, shape (n, D)."""
+        _, dS = self._pull_scores(dual)
+        dC = self.correlation(dual)
+        x = self.X.swapaxes(1, 2)
+        parts = (
+            (x @ (dS @ self.keys)).sum(axis=1),
+            (x @ (dS.swapaxes(2, 3) @ self.queries)).sum(axis=1),
+            dC @ self.W_O.swapaxes(1, 2),
+            self.W_V.swapaxes(1, 2) @ dC,
+        )
+        return self.shape._join(parts)
+
+    def pull_tokens(self, dual):
+        """Gradient of :meth:`value` in the tokens, shape (n, S, T, d)."""
+        P, dS = self._pull_scores(dual)
+        W_Q, W_K = self.W_Q.swapaxes(1, 2)[:, None], self.W_K.swapaxes(1, 2)[:, None]
+        return (
+            self.A.swapaxes(2, 3) @ P
+            + dS @ self.keys @ W_Q
+            + dS.swapaxes(2, 3) @ self.queries @ W_K
+        )
+
+
+def _write(layer, weights):
+    """What a layer adds to the tokens, shape (S, T, d)."""
+    mixed = layer.attended @ layer.C[:, None]
+    return np.tensordot(weights, mixed, 1)

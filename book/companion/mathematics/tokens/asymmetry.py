@@ -1,0 +1,190 @@
+"""Is a field of particles a gradient? How far its kernel is from a symmetric one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mfbook import _validate as validate
+from mfbook.measure import Measure, check_measure
+
+__all__ = [
+    "CentredKernel",
+    "asymmetry",
+    "centred_kernel",
+    "particle_jacobian",
+]
+
+#: Least weight with which masses are varied.
+LIGHTEST = 1e-8
+
+#: Central differences of order six: values at these multiples of the step, and their coefficients.
+STENCIL = ((-3, -1 / 60), (-2, 3 / 20), (-1, -3 / 4), (1, 3 / 4), (2, -3 / 20), (3, 1 / 60))
+
+
+# ------------------------------------------------------------------------- is it a gradient flow?
+def asymmetry(A: ArrayLike) -> float:
+    r"""Relative size of the antisymmetric part, :math:`\|A-A^\top\|/\|A\|` in Frobenius norms.
+
+    Between 0 and 2; 0 for the zero matrix.
+
+    Parameters
+    ----------
+    A : array_like, shape (n, n)
+        Scores of every token for every other.
+
+    Returns
+    -------
+    float
+        Between 0 and 2.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If A is not a square matrix of finite real numbers.
+
+    Examples
+    --------
+    >>> asymmetry([[1.0, 2.0], [2.0, 5.0]]), asymmetry([[0.0, 1.0], [-1.0, 0.0]])
+    (0.0, 2.0)
+    """
+    A = validate.array(A, "A", ("n", "n"), largest=validate.LARGEST)
+    if len(A) != A.shape[1]:
+        raise ValueError(f"A: expected a square matrix, got shape {A.shape}")
+    size = np.linalg.norm(A)
+    return float(np.linalg.norm(A - A.T) / size) if size > 0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class CentredKernel:
+    """The doubly centred derivative of a potential in the masses: see :func:`centred_kernel`.
+
+    Attributes
+    ----------
+    matrix : array, shape (n, n)
+    asymmetry : float
+        Relative size of its antisymmetric part; 0 up to rounding for a gradient flow.
+    """
+
+    matrix: np.ndarray
+    asymmetry: float
+
+    def __repr__(self) -> str:
+        return f"CentredKernel({len(self.matrix)} atoms, asymmetry {self.asymmetry:.3g})"
+
+
+def centred_kernel(potential: Callable, mu: Measure) -> CentredKernel:
+    r"""Test whether a potential can be a first variation: symmetry of its derivative in the masses.
+
+    .. math:: B_{ij}=\frac{d}{ds}\Big[\Psi\big(x_i;\mu^j_s\big)-\int\Psi(\cdot\,;\mu^j_s)\,d\mu\Big]
+              _{s=0},\qquad \mu^j_s=(1-s)\mu+s\,\delta_{x_j}
+
+    If :math:`\Psi=\delta F/\delta\mu+c(\mu)`, then B is the second derivative of F along two
+    mixtures, hence symmetric. A velocity :math:`\nabla\Psi` knows :math:`\Psi` only up to
+    :math:`c(\mu)`, and masses sum to one: both freedoms add a function of i or of j alone, and
+    both are removed here. Without that, gradient flows fail the test.
+
+    Parameters
+    ----------
+    potential : callable
+        ``potential(x, mu)`` returns values, shape (n,), at points x of shape (n, d).
+    mu : Measure
+        Real atoms with weights of at least 1e-8: smaller ones leave no digit of the differences.
+
+    Returns
+    -------
+    CentredKernel
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``mu`` is no such measure, or the potential does not return n finite real numbers.
+
+    Notes
+    -----
+    Central differences of order six in s, with a step of a hundredth of the weight: about eleven
+    digits of a smooth potential. Symmetry at one measure is necessary, not sufficient.
+
+    Examples
+    --------
+    >>> from companion.mathematics.tokens import TokenEnergy, softmax_potential
+    >>> mu = Measure([[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]])
+    >>> round(centred_kernel(softmax_potential, mu).asymmetry, 3)
+    0.224
+    >>> unnormalised = centred_kernel(lambda x, nu: TokenEnergy().first_variation(x, nu), mu)
+    >>> unnormalised.asymmetry < 1e-9
+    True
+    """
+    x, w, largest = _real(mu), mu.weights, validate.LARGEST
+    validate.function(potential, "potential")
+    if not (w >= LIGHTEST).all():
+        raise ValueError(f"mu: expected positive weights, at least {LIGHTEST:g}, got {w.min():g}")
+    B = np.zeros((mu.size, mu.size))
+    for j in range(mu.size):
+        h, unit = w[j] / 100, np.eye(mu.size)[j]
+        for k, coefficient in STENCIL:
+            nu = Measure(x, (1 - k * h) * w + k * h * unit)
+            values = potential(x, nu)
+            values = validate.array(values, "potential(x, mu)", (mu.size,), largest=largest)
+            B[:, j] += coefficient / h * values
+    B -= w @ B
+    return CentredKernel(validate.frozen(B), asymmetry(B))
+
+
+def particle_jacobian(field: Callable, mu: Measure) -> np.ndarray:
+    r"""Jacobian of the motion of all tokens, rows weighted: symmetric for a gradient flow.
+
+    .. math:: J_{(i,a),(j,b)}=w_i\,\frac{\partial v_a(x_i;\mu)}{\partial x_{j,b}},\qquad
+              \mu=\sum_jw_j\delta_{x_j}
+
+    If :math:`v=-\nabla\,\delta F/\delta\mu`, then :math:`w_iv(x_i)=-\partial F/\partial x_i` and
+    J is minus a Hessian. Constants :math:`c(\mu)` do not enter, and a field without a potential
+    can be tested too.
+
+    Parameters
+    ----------
+    field : callable
+        ``field(x, mu)`` returns velocities, shape (n, d), at points x of shape (n, d).
+    mu : Measure
+        Real atoms.
+
+    Returns
+    -------
+    array, shape (n d, n d)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``mu`` has complex atoms or the field does not return n finite velocities.
+
+    Notes
+    -----
+    Central differences of order six with a step of :math:`10^{-3}/\max(1,\max\|x\|)`.
+
+    Examples
+    --------
+    >>> from companion.mathematics.tokens import softmax_field
+    >>> mu = Measure([[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]])
+    >>> round(asymmetry(particle_jacobian(softmax_field, mu)), 3)
+    0.527
+    """
+    x = _real(mu)
+    validate.function(field, "field")
+    h = 1e-3 / max(1.0, float(np.linalg.norm(x, axis=1).max()))
+    J = np.zeros((x.size, x.size))
+    for column in range(x.size):
+        step = h * np.eye(x.size)[column].reshape(x.shape)
+        for k, coefficient in STENCIL:
+            nu = Measure(x + k * step, mu.weights)
+            v = field(nu.atoms, nu)
+            v = validate.array(v, "field(x, mu)", x.shape, largest=validate.LARGEST)
+            J[:, column] += coefficient / h * (mu.weights[:, None] * v).ravel()
+    return J
+
+
+def _real(mu: Measure) -> np.ndarray:
+    """Atoms of a measure, which must be real."""
+    return check_measure(mu, largest=validate.LARGEST).atoms

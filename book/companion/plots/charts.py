@@ -1,0 +1,216 @@
+"""The charts that the book uses again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from companion.plots.data import DECORATION
+from companion.plots.style import ROLES, SEQUENTIAL, drawing, new_figure
+
+__all__ = ["attention_maps", "curves", "rates"]
+
+
+def draw_series(axes, series: Sequence[Mapping], *, direct: bool) -> None:
+    """Draw lines with bands on axes, and name each at its end (or in a legend)."""
+    for item in series:
+        role = ROLES[item.get("role", "measured")]
+        x, y = np.asarray(item["x"]), np.asarray(item["y"])
+        if "low" in item:
+            axes.fill_between(
+                x, item["low"], item["high"], color=role.colour, alpha=0.18, linewidth=0,
+                gid=item["label"],
+            )  # fmt: skip
+        axes.plot(x, y, label=item["label"], **{**role.line, **item.get("line", {})})
+    if direct:
+        name_ends(axes, series)
+    else:
+        axes.legend()
+
+
+def name_ends(axes, series: Sequence[Mapping], gap: float = 13.0) -> None:
+    """Write each line's name at its right end, moved apart (in points) where they collide."""
+    figure = axes.figure
+    axes.autoscale_view()
+    figure.draw_without_rendering()
+    height = axes.get_window_extent().height / figure.dpi * 72
+    ends = []
+    for item in series:
+        x, y = float(np.asarray(item["x"])[-1]), float(np.asarray(item["y"])[-1])
+        where = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
+        ends.append([where[1] * height, x, y, item])
+    ends.sort(key=lambda end: end[0])
+    placed = -np.inf
+    for at, x, y, item in ends:
+        placed = max(at, placed + gap)
+        axes.annotate(
+            item["label"],
+            (x, y),
+            xytext=(8, placed - at),
+            textcoords="offset points",
+            va="center",
+            color=ROLES[item.get("role", "measured")].colour,
+            fontsize=9,
+            annotation_clip=False,
+        )
+
+
+def slope_triangle(axes, x, y, text: str) -> None:
+    """Mark the slope of a line through (x, y) on logarithmic axes, with its text."""
+    x, y = np.asarray(x, float), np.asarray(y, float)
+    slope = np.polyfit(np.log(x), np.log(y), 1)[0]
+    middle = len(x) // 2
+    x0, x1 = x[max(middle - 1, 0)], x[min(middle + 1, len(x) - 1)]
+    y0 = 0.35 * np.exp(np.interp(np.log(x0), np.log(x), np.log(y)))
+    y1 = y0 * (x1 / x0) ** slope
+    axes.plot(
+        [x0, x1, x0, x0], [y0, y1, y1, y0], color=ROLES["reference"].colour, linewidth=1,
+        gid=DECORATION,
+    )  # fmt: skip
+    axes.annotate(
+        text,
+        (x0, np.sqrt(y0 * y1)),
+        xytext=(-5, 0),
+        textcoords="offset points",
+        ha="right",
+        va="center",
+        fontsize=9,
+        color=ROLES["reference"].colour,
+    )
+
+
+@drawing
+def curves(
+    series: Sequence[Mapping],
+    *,
+    xlabel: str,
+    ylabel: str,
+    title: str = "",
+    xscale: str = "linear",
+    yscale: str = "linear",
+    direct: bool = True,
+    hline: float | None = None,
+    ylim: tuple[float, float] | None = None,
+    size: tuple[float, float] = (7.0, 3.6),
+) -> Figure:
+    """Lines over one axis.
+
+    Parameters
+    ----------
+    series : sequence of mappings
+        Each with ``x``, ``y``, ``label``; optionally ``role`` (a key of ``ROLES``), a band
+        ``low``, ``high``, and ``line`` (extra keywords).
+    xlabel, ylabel : str
+        With units where there are any.
+    title : str
+        Above the figure.
+    xscale, yscale : str
+        ``"linear"`` or ``"log"``.
+    direct : bool
+        Name the lines at their ends; otherwise in a legend.
+    hline : float, optional
+        A thin reference line at this height.
+    ylim : (float, float), optional
+        Range of the vertical axis.
+    size : (float, float)
+        Of the figure in inches.
+    """
+    figure, axes = new_figure(*size)
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title, xscale=xscale, yscale=yscale)
+    if ylim:
+        axes.set_ylim(*ylim)
+    draw_series(axes, series, direct=direct)
+    if hline is not None:
+        axes.axhline(hline, **{**ROLES["reference"].line, "linewidth": 1}, gid="reference")
+    return figure
+
+
+@drawing
+def rates(
+    series: Sequence[Mapping],
+    *,
+    xlabel: str,
+    ylabel: str,
+    title: str = "",
+    slopes: Sequence[tuple] = (),
+    base: int = 2,
+    size: tuple[float, float] = (7.0, 4.0),
+) -> Figure:
+    """Log-log lines with slope triangles: how fast something falls.
+
+    Parameters
+    ----------
+    series : sequence of mappings
+        As for :func:`curves`.
+    xlabel, ylabel, title : str
+        Labels of the axes, and above the figure.
+    slopes : sequence of (x, y, text)
+        One triangle for each, drawn below the points (x, y).
+    base : int
+        Of the horizontal axis: 2 for doublings.
+    size : (float, float)
+        Of the figure in inches.
+    """
+    figure, axes = new_figure(*size)
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    axes.set_xscale("log", base=base)
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(LogLocator(base=base, numticks=12))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    draw_series(axes, series, direct=True)
+    for x, y, text in slopes:
+        slope_triangle(axes, x, y, text)
+    return figure
+
+
+@drawing
+def attention_maps(
+    A: np.ndarray,
+    *,
+    tokens: Sequence[str] | None = None,
+    titles: Sequence[str] = (),
+    width: float | None = None,
+) -> Figure:
+    """Attention matrices side by side, with the weight written in each visible cell.
+
+    Parameters
+    ----------
+    A : array, shape (n, T, T)
+        Row t: where position t looks.
+    tokens : sequence of str, optional
+        Names of the positions.
+    titles : sequence of str, optional
+        One for each matrix.
+    width : float, optional
+        Of the figure in inches.
+    """
+    A = np.asarray(A)
+    n, T, _ = A.shape
+    tokens = [str(t + 1) for t in range(T)] if tokens is None else list(tokens)
+    figure, axes = new_figure(width or min(7.0, 3.4 * n), 3.3, ncols=n, squeeze=False)
+    for panel, (ax, matrix) in enumerate(zip(axes[0], A, strict=True)):
+        hidden = np.ma.masked_where(~np.tri(T, dtype=bool), matrix)
+        ax.imshow(hidden, cmap=SEQUENTIAL, vmin=0, vmax=1, gid="attention weight")
+        ax.grid(False)
+        ax.set_xticks(range(T), tokens)
+        ax.set_yticks(range(T), tokens)
+        ax.set_xlabel("looks at (key)")
+        if panel == 0:
+            ax.set_ylabel("position (query)")
+        if panel < len(titles):
+            ax.set_title(titles[panel])
+        for t in range(T):
+            for u in range(t + 1):
+                ax.text(
+                    u,
+                    t,
+                    f"{matrix[t, u]:.2f}".replace("0.", "."),
+                    ha="center",
+                    va="center",
+                    fontsize=7 if T > 6 else 8,
+                    color="white" if matrix[t, u] > 0.55 else "#1f2430",
+                )
+    return figure

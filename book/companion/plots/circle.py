@@ -1,0 +1,270 @@
+"""Figures of tokens on the circle: histograms, paths of angles over time, the state on a ring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from matplotlib.collections import PatchCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Wedge
+from matplotlib.ticker import MultipleLocator, NullFormatter
+
+from companion.plots.data import DECORATION, record
+from companion.plots.style import INK, ROLES, drawing, new_figure
+
+__all__ = ["angle_histograms", "angle_paths", "energy_and_ring", "planar_orbits"]
+
+#: Shades behind the data: the potential is positive, negative, or no unit is active.
+POSITIVE, NEGATIVE, DEAD = "#dcefe4", "#fbe6d4", "#c9ccd3"
+
+
+def _parts(landscape: Mapping) -> Iterator[tuple[float, float, str]]:
+    """Arcs on which the potential has one sign, or no unit is active: both ends, and a shade.
+
+    ``landscape`` has ``degrees`` (increasing), ``v`` and ``dead`` (bool), one for each angle.
+    """
+    degrees, v = np.asarray(landscape["degrees"]), np.asarray(landscape["v"])
+    kind = np.where(landscape["dead"], 2, np.where(v > 0, 1, np.where(v < 0, 0, 3)))
+    half = (degrees[1] - degrees[0]) / 2
+    for part in np.split(np.arange(len(kind)), np.flatnonzero(np.diff(kind)) + 1):
+        if kind[part[0]] < 3:
+            colour = (NEGATIVE, POSITIVE, DEAD)[kind[part[0]]]
+            yield degrees[part[0]] - half, degrees[part[-1]] + half, colour
+
+
+def shade(axes, landscape: Mapping) -> None:
+    """Shade angles on the vertical axis by the sign of the potential and by the dead zone."""
+    for low, high, colour in _parts(landscape):
+        axes.axhspan(low, high, color=colour, linewidth=0, zorder=0)
+    axes.grid(False)
+
+
+def _wedges(axes, edges, inner, outer, **style) -> PatchCollection:
+    """Pieces of rings between consecutive angles in degrees."""
+    parts = [
+        Wedge((0, 0), out, low, high, width=out - inner)
+        for low, high, out in zip(edges[:-1], edges[1:], outer, strict=True)
+    ]
+    return axes.add_collection(PatchCollection(parts, linewidths=0, **style))
+
+
+def _ring(axes, row: Mapping, landscape: Mapping, bins: int) -> None:
+    """Bars of a histogram around the circle, with the signs of the landscape inside."""
+    for low, high, colour in _parts(landscape) if landscape else ():
+        _wedges(axes, [low, high], 0.8, [1.0], color=colour, gid=DECORATION)
+    share, edges = np.histogram(row["degrees"], bins, (-180, 180), weights=row.get("weights"))
+    share = share / share.sum()
+    bars = _wedges(
+        axes, edges, 1.0, 1 + 0.55 * share / share.max(), color=ROLES["measured"].colour, zorder=2
+    )
+    record(
+        bars, "share of the tokens", degrees=(edges[:-1] + edges[1:]) / 2, share=share
+    )  # fmt: skip
+    turn = np.linspace(0, 2 * np.pi, 200)
+    axes.plot(np.cos(turn), np.sin(turn), color=INK, linewidth=0.8, gid=DECORATION)
+    for angle, words in ((0, "0°"), (90, "90°"), (180, "±180°"), (-90, "−90°")):
+        at = 0.58 * np.array([np.cos(np.radians(angle)), np.sin(np.radians(angle))])
+        axes.annotate(words, at, ha="center", va="center", fontsize=8)
+    axes.annotate(f"{100 * share.max():.2g}%", (0, 0), ha="center", va="center", weight="bold")
+    axes.set(xlim=(-1.6, 1.6), ylim=(-1.6, 1.6), aspect="equal")
+    axes.set_title(row["title"])
+    axes.axis("off")
+
+
+@drawing
+def angle_histograms(
+    rows: Sequence[Mapping],
+    landscape: Mapping,
+    *,
+    bins: int = 120,
+    energies: Sequence[Mapping] = (),
+    size: tuple[float, float] | None = None,
+) -> Figure:
+    """Shares of the tokens in bins of the angle, as bars around the circle; energies beside them.
+
+    The longest bar of each panel has the same length; its share stands in the middle.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        Each with ``degrees`` (n,), optionally ``weights`` (n,), and ``title``; optionally its own
+        ``landscape`` (an empty one for no shading).
+    landscape : mapping
+        ``degrees``, ``v`` and ``dead`` on a grid of angles.
+    bins : int
+        Number of bins of the circle.
+    energies : sequence of mappings
+        Each with ``t``, ``y``, ``label`` and ``role``: one more panel, two columns wide, after
+        four rings; time is drawn as 1 + t.
+    size : (width, height), optional
+        Of the figure in inches.
+    """
+    n = len(rows)
+    columns = min(n, 3)
+    lines = -(-n // columns)
+    figure, grid = new_figure(
+        *(size or (8.0, 2.9 * lines)), nrows=lines, ncols=columns, squeeze=False
+    )
+    for axes, row in zip(grid.ravel(), rows, strict=False):
+        _ring(axes, row, row.get("landscape", landscape), bins)
+    for axes in grid.ravel()[n:]:
+        axes.remove()
+    if energies:
+        last = figure.add_subplot(grid[0, 0].get_gridspec()[-1, 1:])
+        for item in energies:
+            style = {**ROLES[item["role"]].line, "marker": ""}
+            last.plot(1 + np.asarray(item["t"]), item["y"], label=item["label"], **style)
+        last.set(xscale="log", xlabel="1 + time", ylabel="energy $E$", title="Energy")
+        last.legend(loc="best")
+    return figure
+
+
+def _wrapped(t, degrees) -> tuple[np.ndarray, np.ndarray]:
+    """A path on the circle, split where it crosses ±180 degrees: both ends are reached."""
+    step = np.diff(degrees)
+    at = np.flatnonzero(np.abs(step) > 180)
+    side = 180 * np.where(degrees[at] > 0, 1, -1)
+    part = np.abs(side - degrees[at]) / np.maximum(360 - np.abs(step[at]), 1e-12)
+    cross = t[at] + np.minimum(part, 1) * (t[at + 1] - t[at])
+    ends = np.stack([side, np.full(len(at), np.nan), -side], axis=1)
+    where = np.repeat(at + 1, 3)
+    return np.insert(t, where, np.repeat(cross, 3)), np.insert(degrees, where, ends.ravel())
+
+
+@drawing
+def angle_paths(
+    items: Sequence[Mapping], *, shown: int = 250, size: tuple[float, float] | None = None
+) -> Figure:
+    """Angles of tokens against time on a logarithmic axis, over the landscape.
+
+    A path that crosses ±180 degrees goes on at the other end of the axis.
+
+    Parameters
+    ----------
+    items : sequence of mappings
+        Each with ``t`` (n_t,), ``degrees`` (n_t, n) in [-180, 180], ``title`` and optionally
+        ``landscape``. Time is drawn as 1 + t.
+    shown : int
+        About how many paths are drawn in each panel, every so many-th particle.
+    size : (width, height), optional
+        Of the figure in inches.
+    """
+    columns = len(items) if len(items) < 4 else -(-len(items) // 2)
+    lines = -(-len(items) // columns)
+    figure, grid = new_figure(
+        *(size or (8.0, 0.7 + 3.0 * lines)), nrows=lines, ncols=columns, sharey=True, squeeze=False
+    )
+    for axes, item in zip(grid.ravel(), items, strict=True):
+        if item.get("landscape"):
+            shade(axes, item["landscape"])
+        t, degrees = np.asarray(item["t"], float), np.array(item["degrees"], float)
+        paths = degrees[:, :: max(1, degrees.shape[1] // shown)].T
+        pieces = [np.append(_wrapped(t, path), [[np.nan], [np.nan]], axis=1) for path in paths]
+        x, y = np.concatenate(pieces, axis=1)
+        # not smoothed: smoothed crossing lines make the picture several times as large
+        axes.plot(
+            1 + x, y, color=ROLES["measured"].colour, linewidth=0.4, antialiased=False, gid="token"
+        )
+        axes.set(title=item["title"], xscale="log", xlim=(1, 1 + t[-1]), ylim=(-180, 180))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_major_locator(MultipleLocator(90))
+    for axes in grid[:, 0]:
+        axes.set_ylabel("angle (degrees)")
+    for axes in grid[-1]:
+        axes.set_xlabel("1 + time")
+    return figure
+
+
+@drawing
+def energy_and_ring(
+    states: Sequence[Mapping], series: Sequence[Mapping], landscape: Mapping
+) -> Figure:
+    """States on the ring, one for each direction of the flow, and their energies over time.
+
+    Parameters
+    ----------
+    states : sequence of mappings
+        Each with ``degrees`` (n,), ``weights`` (n,), ``title`` and ``role``; the area of a dot is
+        its weight.
+    series : sequence of mappings
+        Each with ``t``, ``y``, ``label`` and ``role``; time is drawn as 1 + t.
+    landscape : mapping
+        As for :func:`angle_histograms`.
+    """
+    n = len(states)
+    figure, grid = new_figure(8.2, 3.1, ncols=n + 1, width_ratios=(*[1] * n, 1.25))
+    degrees, v = np.radians(landscape["degrees"]), np.asarray(landscape["v"])
+    dead = np.asarray(landscape["dead"])
+    for axes, state in zip(grid, states, strict=False):
+        for part, colour in (
+            (dead, DEAD),
+            (~dead & (v > 0), POSITIVE),
+            (~dead & (v < 0), NEGATIVE),
+        ):
+            axes.scatter(
+                1.18 * np.cos(degrees[part]), 1.18 * np.sin(degrees[part]), color=colour, s=24,
+                linewidths=0, gid=DECORATION,
+            )  # fmt: skip
+        angle = np.radians(state["degrees"])
+        dots = axes.scatter(
+            np.cos(angle), np.sin(angle), s=2 + 260 * np.asarray(state["weights"]),
+            color=ROLES[state["role"]].colour, alpha=0.6, linewidths=0, zorder=3,
+        )  # fmt: skip
+        record(dots, "clusters", size=None, weight=state["weights"])
+        axes.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal", xticks=[], yticks=[])
+        axes.set_title(state["title"])
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+    last = grid[-1]
+    for item in series:
+        style = {**ROLES[item["role"]].line, "marker": ""}
+        last.plot(1 + np.asarray(item["t"]), item["y"], label=item["label"], **style)
+    last.set(xscale="log", xlabel="1 + time", ylabel="energy $E$", title="Energy")
+    last.legend(loc="best")
+    return figure
+
+
+@drawing
+def planar_orbits(
+    curves: Sequence[Mapping],
+    orbits: Sequence[Mapping],
+    rest: tuple[float, float],
+    *,
+    xlabel: str,
+    titles: tuple[str, str],
+) -> Figure:
+    """Left: rates against a parameter, with the range of the wrong sign. Right: closed orbits.
+
+    Parameters
+    ----------
+    curves : sequence of mappings
+        Each with ``x``, ``y``, ``label`` and ``role``.
+    orbits : sequence of mappings
+        Each with ``x``, ``y`` (angles in degrees), ``label`` and ``role``; optionally ``line``
+        (extra keywords).
+    rest : (float, float)
+        The rest state, marked by a cross.
+    xlabel : str
+        Of the left panel.
+    titles : (str, str)
+        Of the two panels.
+    """
+    figure, (left, right) = new_figure(8.0, 3.7, ncols=2)
+    for item in curves:
+        style = {**ROLES[item["role"]].line, "marker": ""}
+        left.plot(item["x"], item["y"], label=item["label"], **style)
+    x, y = np.asarray(curves[0]["x"]), np.asarray(curves[0]["y"])
+    left.fill_between(
+        x, np.minimum(y, 0), 0, color=ROLES[curves[0]["role"]].colour, alpha=0.2, gid=DECORATION
+    )
+    left.axhline(0, color=ROLES["reference"].colour, linewidth=0.9, gid=DECORATION)
+    left.set(xlabel=xlabel, ylabel="rate", title=titles[0])
+    left.legend(loc="best")
+    for item in orbits:
+        style = {**ROLES[item["role"]].line, "marker": "", "linewidth": 1.1, **item.get("line", {})}
+        right.plot(item["x"], item["y"], label=item["label"], **style)
+    right.plot(*rest, "x", color=ROLES["reference"].colour, markersize=7, label="rest state")
+    right.set(xlabel="heavy token (degrees)", ylabel="light token (degrees)", title=titles[1])
+    right.legend(loc="best")
+    return figure

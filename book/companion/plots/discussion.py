@@ -1,0 +1,125 @@
+"""Figures of Section 8: equation (60) on trained heads, phase space, early predictors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from companion.plots.data import record
+from companion.plots.style import ROLES, drawing, new_figure
+
+__all__ = ["phase_space", "predictors", "support_values"]
+
+
+@drawing
+def support_values(panels: Sequence[Mapping]) -> Figure:
+    """First variation of the heads in use beside that of the best alternative head.
+
+    Parameters
+    ----------
+    panels : sequence of mappings
+        Each with ``title`` and ``states``, a sequence of mappings with ``label``, ``values`` and
+        ``weights`` of the heads, and ``best``, the least value found.
+    """
+    figure, grid = new_figure(8.2, 3.5, ncols=len(panels), squeeze=False)
+    dots, bar = ROLES["found"], ROLES["second"]
+    for axes, panel in zip(grid[0], panels, strict=True):
+        for i, state in enumerate(panel["states"]):
+            values, weights = np.asarray(state["values"]), np.asarray(state["weights"])
+            shift = np.linspace(-0.16, 0.16, len(values))
+            heads = axes.scatter(
+                i + shift, values, s=12 + 220 * weights, color=dots.colour, alpha=0.65,
+                linewidth=0, label="heads in use" if i == 0 else None,
+            )  # fmt: skip
+            line = axes.hlines(
+                state["best"], i - 0.3, i + 0.3, color=bar.colour, linewidth=bar.width,
+                label="best alternative found" if i == 0 else None,
+            )  # fmt: skip
+            place = np.full(len(values), float(i))
+            record(heads, "heads in use", x=place, size=None, weight=weights)
+            record(line, "best alternative found", x=[i], y=[state["best"]])
+        axes.set_xticks(range(len(panel["states"])), [s["label"] for s in panel["states"]])
+        axes.set(title=panel["title"], xlim=(-0.6, len(panel["states"]) - 0.4))
+    grid[0, 0].set_ylabel(r"$\Psi$ (nats per token)")
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2)
+    return figure
+
+
+@drawing
+def phase_space(
+    limit: np.ndarray,
+    few: np.ndarray,
+    risk: Sequence[Mapping],
+    *,
+    at: int,
+    times: np.ndarray,
+    least: float,
+) -> Figure:
+    """Positions and momenta along one direction, many particles and few, and the risk beside.
+
+    Parameters
+    ----------
+    limit, few : array, shape (n_t, n, 2)
+        Position and momentum of the particles of the reference and of a small layer.
+    risk : sequence of mappings
+        Lines of the risk over all times, as for ``curves``.
+    at : int
+        The time that is shown.
+    times : array, shape (n_t,)
+        Of the states.
+    least : float
+        The least possible risk.
+    """
+    figure, (left, right) = new_figure(7.6, 3.7, ncols=2, width_ratios=(1.15, 1))
+    for cloud, role, size, alpha in ((limit, "found", 2, 0.35), (few, "second", 4.5, 0.9)):
+        left.plot(
+            *cloud[at].T, "o", color=ROLES[role].colour, markersize=size, alpha=alpha,
+            label=f"{cloud.shape[1]} heads",
+        )  # fmt: skip
+    both = np.concatenate([limit.reshape(-1, 2), few.reshape(-1, 2)])
+    low, high = both.min(axis=0), both.max(axis=0)
+    margin = 0.06 * (high - low)
+    left.set(
+        xlabel="position along a direction", ylabel="momentum along it", title="Phase space",
+        xlim=(low[0] - margin[0], high[0] + margin[0]),
+        ylim=(low[1] - margin[1], high[1] + margin[1]),
+    )  # fmt: skip
+    left.legend(loc="upper right")
+    for item in risk:
+        style = ROLES[item["role"]]
+        right.plot(times, item["y"], label=item["label"], **{**style.line, "markersize": 3})
+        now = f"{item['label']}: now"
+        right.plot(times[at], item["y"][at], "o", color=style.colour, markersize=6, gid=now)
+    right.axhline(least, **ROLES["reference"].line, gid="least possible")
+    right.set(xlabel=r"time $\tau$", ylabel="risk (nats per token)", title="Risk")
+    right.legend(loc="upper right")
+    return figure
+
+
+@drawing
+def predictors(panels: Sequence[Mapping], *, ylabel: str) -> Figure:
+    """Scatter plots of one outcome against several predictors, a panel for each.
+
+    Parameters
+    ----------
+    panels : sequence of mappings
+        Each with ``title``, ``xlabel``, ``x``, ``y`` and optionally ``xscale``.
+    ylabel : str
+        Of the outcome, on a logarithmic axis.
+    """
+    figure, grid = new_figure(8.6, 3.5, ncols=len(panels), sharey=True, squeeze=False)
+    for axes, panel in zip(grid[0], panels, strict=True):
+        line = {**ROLES["found"].line, "markersize": 4, "alpha": 0.7}
+        axes.plot(panel["x"], panel["y"], **line, gid="runs")
+        axes.set(
+            xlabel=panel["xlabel"], title=panel["title"], yscale="log",
+            xscale=panel.get("xscale", "linear"),
+        )  # fmt: skip
+        if axes.get_xscale() == "linear":
+            axes.xaxis.set_major_locator(MaxNLocator(4))
+    grid[0, 0].set_ylabel(ylabel)
+    return figure

@@ -1,0 +1,202 @@
+"""Figures of Section 5: heads that flow, errors against heads and steps, training on text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from companion.plots.charts import draw_series, slope_triangle
+from companion.plots.data import DECORATION, record
+from companion.plots.style import INK, ROLES, SEQUENTIAL, drawing, new_figure
+
+__all__ = ["bound_cloud", "grid_map", "panels", "particles"]
+
+
+@drawing
+def particles(
+    path: np.ndarray, at: int, times: np.ndarray, risk: np.ndarray, *, limit: float
+) -> Figure:
+    """Heads in two principal coordinates with the way they came, and the risk beside.
+
+    Parameters
+    ----------
+    path : array, shape (n_t, n, 2)
+        Coordinates of the heads at all times.
+    at : int
+        The time that is shown.
+    times, risk : array, shape (n_t,)
+        Of the states.
+    limit : float
+        The least possible risk, drawn as a line.
+    """
+    figure, (left, right) = new_figure(7.4, 3.6, ncols=2, width_ratios=(1.15, 1))
+    start, now = path[0], path[at]
+    grey = ROLES["reference"].colour
+    left.plot(*path[: at + 1].transpose(2, 0, 1), color=grey, alpha=0.25, linewidth=0.7, gid="way")
+    left.plot(*start.T, "o", color=grey, markersize=2, alpha=0.5, gid="start")
+    left.plot(*now.T, **{**ROLES["found"].line, "markersize": 3.5, "alpha": 0.8}, gid="now")
+    low, high = path.min(axis=(0, 1)), path.max(axis=(0, 1))
+    margin = 0.04 * (high - low)
+    left.set(
+        xlabel="first principal coordinate", ylabel="second principal coordinate",
+        xlim=(low[0] - margin[0], high[0] + margin[0]),
+        ylim=(low[1] - margin[1], high[1] + margin[1]), title="Heads",
+    )  # fmt: skip
+    right.plot(times, risk, **{**ROLES["measured"].line, "marker": ""}, gid="risk")
+    right.plot(times[at], risk[at], **{**ROLES["found"].line, "markersize": 8}, gid="now")
+    right.axhline(limit, **ROLES["reference"].line, gid="least possible")
+    right.annotate(
+        "least possible", (times[-1], limit), xytext=(0, 4), textcoords="offset points",
+        ha="right", fontsize=9, color=ROLES["reference"].colour,
+    )  # fmt: skip
+    right.set(xlabel=r"rescaled time $\tau$", ylabel="risk (nats per token)", title="Risk")
+    return figure
+
+
+@drawing
+def panels(
+    items: Sequence[Mapping],
+    *,
+    size: tuple[float, float] = (8.0, 3.7),
+    sharey: bool = True,
+    base: int | None = 2,
+    legend: bool = True,
+) -> Figure:
+    """Several charts side by side with one legend below.
+
+    Parameters
+    ----------
+    items : sequence of mappings
+        Each with ``title``, ``xlabel``, ``ylabel`` and ``series`` (as for :func:`curves`);
+        optionally ``xscale``, ``yscale`` (default ``"log"``), ``ylim``, ``slopes`` (a sequence of
+        (x, y, text) for slope triangles) and ``lines`` (a sequence of (height, role)).
+    size : (width, height)
+        In inches.
+    sharey : bool
+        Whether the panels have one vertical axis.
+    base : int, optional
+        Of logarithmic horizontal axes.
+    legend : bool
+        Name the lines of all panels below them.
+    """
+    figure, grid = new_figure(*size, ncols=len(items), sharey=sharey, squeeze=False)
+    names: dict = {}
+    for axes, item in zip(grid[0], items, strict=True):
+        axes.set(xlabel=item["xlabel"], title=item["title"])
+        xscale, yscale = item.get("xscale", "log"), item.get("yscale", "log")
+        axes.set_xscale(xscale, **({"base": base} if xscale == "log" and base else {}))
+        axes.set_yscale(yscale)
+        if xscale == "log" and base:
+            axes.xaxis.set_major_locator(LogLocator(base=base**2, numticks=10))
+        if yscale == "log":
+            axes.yaxis.set_minor_formatter(NullFormatter())
+        draw_series(axes, item["series"], direct=False)
+        axes.get_legend().remove()
+        for x, y, text in item.get("slopes", ()):
+            slope_triangle(axes, x, y, text)
+        for height, role in item.get("lines", ()):
+            axes.axhline(height, **ROLES[role].line, gid=role)
+        if "ylim" in item:
+            axes.set_ylim(*item["ylim"])
+        if not sharey or axes is grid[0, 0]:
+            axes.set_ylabel(item["ylabel"])
+        handles, labels = axes.get_legend_handles_labels()
+        names |= dict(zip(labels, handles, strict=True))
+    if legend:
+        figure.legend(names.values(), names, loc="outside lower center", ncols=min(3, len(names)))
+    return figure
+
+
+@drawing
+def grid_map(
+    values: np.ndarray,
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    xlabel: str,
+    ylabel: str,
+    label: str,
+    title: str = "",
+    frame: np.ndarray | None = None,
+) -> Figure:
+    """A table of positive numbers as colours, with the numbers written in the cells.
+
+    Parameters
+    ----------
+    values : array, shape (n, m)
+        Row 0 is drawn at the bottom.
+    rows, columns : sequence of str
+        Labels of the rows and columns.
+    xlabel, ylabel, label, title : str
+        Labels of the axes and of the colour bar, and above the figure.
+    frame : array of bool, shape (n, m), optional
+        Cells to mark with a frame.
+    """
+    values = np.asarray(values)
+    figure, axes = new_figure(7.4, 4.3)
+    image = axes.imshow(
+        values, cmap=SEQUENTIAL, norm=LogNorm(), origin="lower", aspect="auto", gid=label
+    )
+    if frame is not None:
+        record(image, framed=np.where(frame, "yes", "no"))
+    axes.grid(False)
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.tick_params(length=0)
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    for i, j in np.ndindex(values.shape):
+        red, green, blue, _ = image.cmap(image.norm(values[i, j]))
+        dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.55
+        axes.text(
+            j, i, f"{values[i, j]:.2g}", ha="center", va="center", fontsize=8,
+            color="white" if dark else INK,
+        )  # fmt: skip
+        if frame is not None and frame[i, j]:
+            axes.plot(
+                np.array([-1, 1, 1, -1, -1]) * 0.46 + j, np.array([-1, -1, 1, 1, -1]) * 0.46 + i,
+                color=INK, linewidth=1.2, gid=DECORATION,
+            )  # fmt: skip
+    bar = figure.colorbar(image, ax=axes)
+    bar.set_label(label)
+    bar.outline.set_visible(False)
+    return figure
+
+
+@drawing
+def bound_cloud(
+    groups: Sequence[Mapping], *, line: tuple, xlabel: str, ylabel: str, title: str = ""
+) -> Figure:
+    """Measured errors against a bound, on logarithmic axes: dots below the line are covered.
+
+    Parameters
+    ----------
+    groups : sequence of mappings
+        Each with ``x``, ``y``, ``label``, ``marker`` and ``role``.
+    line : (x, y, text)
+        The bound.
+    xlabel, ylabel : str
+        Labels of the axes.
+    title : str
+        Above the figure.
+    """
+    figure, axes = new_figure(7.0, 4.0)
+    axes.set(xlabel=xlabel, ylabel=ylabel, title=title, xscale="log", yscale="log")
+    for group in groups:
+        axes.plot(
+            group["x"], group["y"], linestyle="", marker=group["marker"], markersize=3, alpha=0.35,
+            color=ROLES[group["role"]].colour, label=group["label"], rasterized=True,
+        )  # fmt: skip
+    x, y, text = line
+    axes.plot(x, y, label=text, **ROLES["bound"].line)
+    legend = axes.legend(loc="upper left")
+    for handle in legend.legend_handles:
+        handle.set_alpha(1)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())
+    return figure

@@ -1,0 +1,136 @@
+"""Figures that compute in the page: the picture that stands for one where no script runs."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from companion.plots.style import Picture, as_output
+
+__all__ = ["Explorable", "explorable"]
+
+#: What readers of the notebook are told; the rendered page leaves it out.
+HINT = "Interactive on the rendered page."
+
+
+@dataclass(frozen=True)
+class Explorable:
+    """A picture in the place of a live figure; shows itself as a self-contained HTML figure.
+
+    Attributes
+    ----------
+    name : str
+        The script of the live figure.
+    figure : Picture
+        What is shown where no script runs.
+    says, caption : str
+        The alternative text of the picture, and what stands below the figure.
+    parameters : str
+        JSON for the script.
+
+    Examples
+    --------
+    See :func:`explorable`.
+    """
+
+    name: str
+    figure: Picture
+    says: str
+    caption: str
+    parameters: str
+
+    @property
+    def data(self) -> str:
+        """What the picture shows, as CSV."""
+        return self.figure.data
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return as_output(self.data)
+
+    def _repr_html_(self) -> str:
+        width, height = (n // 2 for n in self.figure.size)
+        picture = base64.b64encode(self.figure.png).decode()
+        return (
+            f'<figure class="mf-explore-figure"><div class="mf-explore" data-explore="{self.name}" '
+            f'data-parameters="{html.escape(self.parameters)}">'
+            f'<img src="data:image/png;base64,{picture}" alt="{html.escape(self.says)}" '
+            f'width="{width}" height="{height}" style="max-width:100%;height:auto">'
+            f'<p class="mf-explore-hint">{HINT}</p></div>'
+            f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
+        )
+
+    def __repr__(self) -> str:
+        return f"Explorable({self.name})"
+
+
+def explorable(
+    name: str,
+    figure: Picture,
+    *,
+    says: str,
+    caption: str,
+    parameters: Mapping | None = None,
+) -> Explorable:
+    """Place a figure that computes in the page, with the picture that stands for it elsewhere.
+
+    The rendered page runs ``book/_static/explore/<name>.js`` and puts the live figure in the place
+    of the picture. A notebook, the PDF and a page without scripts show the picture.
+
+    Parameters
+    ----------
+    name : str
+        Of the script, in small letters, digits and hyphens.
+    figure : Picture
+        The live figure as it begins, or what it is about, drawn in the cell.
+    says : str
+        What is seen in the picture, for those who do not see it.
+    caption : str
+        Readable without the text around it, true of the picture and of the live figure.
+    parameters : mapping, optional
+        What the script is given: anything that JSON can hold. Default nothing.
+
+    Returns
+    -------
+    Explorable
+        What a notebook shows.
+
+    Raises
+    ------
+    TypeError
+        If ``figure`` is not a picture, or ``parameters`` is not a mapping or holds what JSON
+        cannot.
+    ValueError
+        If ``name`` has other characters, a text is empty, or a parameter is not finite.
+
+    Examples
+    --------
+    >>> from companion.plots import curves
+    >>> line = curves([{"x": [0, 1], "y": [1, 0], "label": "risk"}], xlabel="time", ylabel="nats")
+    >>> figure = explorable("one-head", line, says="A line that falls.", caption="A risk.",
+    ...                     parameters={"start": [1, 0.5]})
+    >>> figure, figure.data == line.data
+    (Explorable(one-head), True)
+    >>> figure.parameters
+    '{"start": [1, 0.5]}'
+    """
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", str(name)):
+        raise ValueError(f"name: expected small letters, digits and hyphens, got {name!r}")
+    if not isinstance(figure, Picture):
+        raise TypeError(f"figure: expected a Picture, got {type(figure).__name__}")
+    for argument, text in (("says", says), ("caption", caption)):
+        if not str(text).strip():
+            raise ValueError(f"{argument}: expected a sentence, got an empty text")
+    parameters = {} if parameters is None else parameters
+    if not isinstance(parameters, Mapping):
+        raise TypeError(f"parameters: expected a mapping, got {type(parameters).__name__}")
+    try:
+        stored = json.dumps(dict(parameters), ensure_ascii=False, allow_nan=False)
+    except TypeError as error:
+        raise TypeError(f"parameters: {error}") from None
+    except ValueError:
+        raise ValueError("parameters: expected finite numbers") from None
+    return Explorable(name, figure, says, caption, stored)

@@ -1,0 +1,190 @@
+"""Figures of extremal points: the potential on circle and sphere, the minimiser, trapped flows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.colors import TwoSlopeNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import MultipleLocator
+
+from companion.plots.data import DECORATION, record
+from companion.plots.style import DIVERGING, FAINT, INK, ROLES, drawing, new_figure
+
+__all__ = ["circle_minimiser", "gap_cloud", "landscapes", "splitting"]
+
+#: Angles on the circle, from -180 to 180 degrees, with round ticks.
+DEGREES = MultipleLocator(90)
+
+
+def degrees(angle) -> np.ndarray:
+    """Angles in [-180, 180) degrees."""
+    return (np.degrees(angle) + 180) % 360 - 180
+
+
+def on_degrees(axes, **labels) -> None:
+    """Set the horizontal axis to the whole circle."""
+    axes.set(xlim=(-180, 180), xlabel="angle (degrees)", **labels)
+    axes.xaxis.set_major_locator(DEGREES)
+
+
+@drawing
+def landscapes(circle: Mapping, sphere: Mapping) -> Figure:
+    """A potential on the circle by its sign regions, and one on the sphere as a map.
+
+    Parameters
+    ----------
+    circle : mapping
+        ``angle``, ``v`` (a fine grid), ``edges`` (angles between regions), ``tops`` (angle and
+        value of the best point of each region, (2, R)), ``best`` (angle and value, (2, m)). Angles
+        are radians.
+    sphere : mapping
+        ``grid`` (longitude and latitude of a grid, (2, n, m)), ``v`` (n, m), ``walls`` (a sequence
+        of great circles as longitudes and latitudes, (2, k)), ``best`` ((2, m)).
+    """
+    figure, _ = new_figure(8.2, 3.5)
+    figure.clear()
+    grid = figure.add_gridspec(1, 2, width_ratios=(1, 1.25))
+    left, right = figure.add_subplot(grid[0]), figure.add_subplot(grid[1], projection="mollweide")
+    order = np.argsort(degrees(circle["angle"]))
+    edges = np.sort(degrees(circle["edges"]))
+    for low, high in zip(np.append(-180, edges)[::2], np.append(edges, 180)[::2], strict=False):
+        left.axvspan(low, high, color=FAINT, alpha=0.5, linewidth=0)
+    left.plot(
+        degrees(circle["angle"])[order], np.asarray(circle["v"])[order], color=INK, linewidth=1.6,
+        gid="potential",
+    )  # fmt: skip
+    left.plot(
+        degrees(circle["tops"][0]), circle["tops"][1], label="best of its region",
+        **{**ROLES["found"].line, "markersize": 4},
+    )  # fmt: skip
+    left.plot(
+        degrees(circle["best"][0]), circle["best"][1], "*", color=ROLES["bound"].colour,
+        markersize=13, label="maximiser",
+    )  # fmt: skip
+    on_degrees(left, ylabel="potential $v$", title="Circle")
+    left.legend(loc="best")
+    # the two signs have scales of their own: the maximum may be far smaller than the depth
+    low, high = min(np.min(sphere["v"]), -1e-9), max(np.max(sphere["v"]), 1e-9)
+    image = right.pcolormesh(
+        *sphere["grid"], sphere["v"], cmap=DIVERGING, norm=TwoSlopeNorm(0, low, high),
+        shading="gouraud", rasterized=True, gid="potential",
+    )  # fmt: skip
+    for wall in sphere["walls"]:
+        right.plot(*wall, ".", color=INK, markersize=0.8, gid="walls")
+    right.plot(*sphere["best"], "*", color=ROLES["bound"].colour, markersize=13, gid="maximiser")
+    right.set(xticklabels=[], yticklabels=[], title="Sphere")
+    right.grid(False)
+    bar = figure.colorbar(image, ax=right, shrink=0.8)
+    bar.set_label("potential $v$")
+    bar.set_ticks([low, low / 2, 0, high / 2, high])
+    bar.ax.yaxis.set_major_formatter("{x:.2f}")
+    bar.outline.set_visible(False)
+    return figure
+
+
+@drawing
+def circle_minimiser(
+    angle: np.ndarray,
+    f: np.ndarray,
+    atoms: np.ndarray,
+    masses: np.ndarray,
+    *,
+    title: str,
+    ylim: tuple[float, float] | None = None,
+    also: tuple | None = None,
+) -> Figure:
+    """First variation of a measure above its mean, and the measure itself.
+
+    Parameters
+    ----------
+    angle, f : array, shape (n,)
+        A fine grid of angles (radians) and the first variation minus its mean there.
+    atoms, masses : array, shape (m,)
+        Angles of the atoms, and their masses.
+    title : str
+        Above the figure.
+    ylim : (low, high), optional
+        Range of f.
+    also : (atoms, masses, label, f, name), optional
+        A second measure drawn in the lower panel, and its first variation in the upper.
+    """
+    figure, (top, bottom) = new_figure(7.2, 4.2, nrows=2, sharex=True, height_ratios=(1.5, 1))
+    order = np.argsort(degrees(angle))
+    x, blue, orange = degrees(angle)[order], ROLES["measured"].colour, ROLES["bound"].colour
+    first, second = ("measure", "") if also is None else also[2]
+    top.axhline(0, **ROLES["reference"].line, gid=DECORATION)
+    top.plot(x, np.asarray(f)[order], color=blue, linewidth=1.8, gid=first)
+    at = np.interp(degrees(atoms), x, np.asarray(f)[order])
+    top.plot(degrees(atoms), at, **{**ROLES["found"].line, "markersize": 6}, gid=f"{first}: atoms")
+    top.set(ylabel=r"$\delta E-\int\delta E\,d\mu$", title=title)
+    if ylim:
+        top.set_ylim(*ylim)
+    bottom.vlines(degrees(atoms), 0, masses, color=blue, linewidth=3, gid=DECORATION)
+    bottom.plot(degrees(atoms), masses, **{**ROLES["found"].line, "markersize": 5}, gid=first)
+    on_degrees(bottom, ylabel="mass")
+    bottom.set_ylim(0, 1.05 * max(np.max(masses), 0.5))
+    if also is not None:
+        places, weights, label, g, name = also
+        top.plot(x, np.asarray(g)[order], color=orange, linewidth=1.4, label=name)
+        top.lines[1].set_label(label[0])
+        top.legend()
+        bottom.vlines(degrees(places), 0, weights, color=orange, linewidth=2, gid=DECORATION)
+        bottom.plot(degrees(places), weights, "s", color=orange, markersize=5, label=label[1])
+        bottom.set_ylim(0, 1.05 * max(np.max(masses), np.max(weights), 0.5))
+    return figure
+
+
+@drawing
+def splitting(items: Sequence[Mapping]) -> Figure:
+    r"""Atoms of the minimiser against the inverse temperature; a dot's area is the mass.
+
+    Parameters
+    ----------
+    items : sequence of mappings
+        Each with ``title``, ``beta`` (n,), ``angle`` and ``mass`` (n lists), optionally ``lines``
+        (a sequence of (beta, angle) curves, drawn dashed). Angles are radians.
+    """
+    figure, axes = new_figure(8.0, 3.6, ncols=len(items), sharey=True, squeeze=False)
+    for ax, item in zip(axes[0], items, strict=True):
+        for beta, angle, mass in zip(item["beta"], item["angle"], item["mass"], strict=True):
+            dots = ax.scatter(
+                np.full(len(angle), beta), degrees(angle), s=60 * np.asarray(mass),
+                color=ROLES["found"].colour, alpha=0.7, linewidth=0,
+            )  # fmt: skip
+            record(dots, "atoms", size=None, mass=mass)
+        for beta, angle in item.get("lines", ()):
+            line = {**ROLES["sharpened"].line, "linewidth": 1.5}
+            ax.plot(beta, degrees(angle), **line, gid="closed form")
+        ax.set(xscale="log", xlabel=r"$\beta$", title=item["title"], ylim=(-180, 180))
+        ax.yaxis.set_major_locator(DEGREES)
+    axes[0, 0].set_ylabel("angle of the atoms (degrees)")
+    return figure
+
+
+@drawing
+def gap_cloud(groups: Sequence[Mapping], *, limits: tuple[float, float]) -> Figure:
+    """Excess energies against certified gaps, on logarithmic axes: no point is above the line.
+
+    Parameters
+    ----------
+    groups : sequence of mappings
+        Each with ``gap``, ``excess``, ``label``, ``marker`` and ``role``.
+    limits : (low, high)
+        Range of both axes.
+    """
+    figure, axes = new_figure(6.0, 4.4)
+    for group in groups:
+        axes.plot(
+            group["gap"], group["excess"], linestyle="", marker=group["marker"], markersize=3.5,
+            alpha=0.45, color=ROLES[group["role"]].colour, label=group["label"],
+        )  # fmt: skip
+    axes.plot(limits, limits, label="excess = gap", **ROLES["bound"].line)
+    axes.set(
+        xscale="log", yscale="log", xlim=limits, ylim=limits, xlabel="certified gap",
+        ylabel="$E-\\min E$",
+    )  # fmt: skip
+    for handle in axes.legend(loc="upper left").legend_handles:
+        handle.set_alpha(1)
+    return figure

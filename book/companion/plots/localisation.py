@@ -1,0 +1,79 @@
+"""Figures of the localisation page: atoms against the landscape, states against their number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from companion.plots.data import DECORATION
+from companion.plots.style import INK, ROLES, drawing, new_figure
+
+__all__ = ["atoms_on_circle"]
+
+#: Where no unit is active.
+DEAD = "#e9e2d0"
+
+
+@drawing
+def atoms_on_circle(
+    angle: np.ndarray,
+    landscape: np.ndarray,
+    groups: Sequence[Mapping],
+    *,
+    dead: np.ndarray | None = None,
+    kinks: Sequence[float] = (),
+    ylabel: str,
+    title: str = "",
+    ylim: tuple[float, float] = (5e-4, 1.5),
+) -> Figure:
+    """Masses of atomic measures over the angle, below the landscape that holds them.
+
+    Parameters
+    ----------
+    angle, landscape : array, shape (n,)
+        Degrees, increasing, and the values of the potential.
+    groups : sequence of mappings
+        Measures, each with ``angle`` (degrees), ``mass``, ``label`` and ``role``.
+    dead : array of bool, shape (n,), optional
+        Angles at which no unit is active.
+    kinks : sequence of float
+        Angles, drawn as vertical lines.
+    ylabel, title : str
+        Of the landscape, and above the figure.
+    ylim : (float, float)
+        Range of the masses, whose axis is logarithmic.
+    """
+    figure, (top, low) = new_figure(7.4, 4.4, nrows=2, sharex=True, height_ratios=(1, 1.3))
+    top.plot(angle, landscape, color=INK, linewidth=1.6, gid="potential")
+    top.set(ylabel=ylabel, title=title)
+    low.set(
+        xlabel="angle (degrees)", ylabel="mass of the atom", yscale="log", ylim=ylim,
+        xlim=(angle[0], angle[-1]),
+    )  # fmt: skip
+    for axes in (top, low):
+        for kink in kinks:
+            axes.axvline(kink, **ROLES["reference"].line, gid="kinks")
+        if dead is not None:
+            edges = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(dead, int), [0]])))
+            for first, last in edges.reshape(-1, 2):
+                axes.axvspan(angle[first], angle[last - 1], color=DEAD, linewidth=0, zorder=0)
+    for group in groups:
+        role = ROLES[group["role"]]
+        low.vlines(
+            group["angle"], ylim[0], group["mass"], color=role.colour, linewidth=1.2,
+            gid=DECORATION,
+        )  # fmt: skip
+        low.plot(
+            group["angle"], group["mass"], linestyle="", color=role.colour, markersize=6,
+            marker=group.get("marker", "o"), label=group["label"],
+            markerfacecolor=group.get("fill", role.colour),
+        )  # fmt: skip
+    handles, labels = low.get_legend_handles_labels()
+    if dead is not None:
+        handles.append(Patch(color=DEAD))
+        labels.append("no unit active")
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    return figure

@@ -1,0 +1,264 @@
+"""Figures of Section 2: one prediction, one head, the two ways between measures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.colors import SymLogNorm
+from matplotlib.figure import Figure
+
+from companion.plots.data import DECORATION, record
+from companion.plots.style import DIVERGING, INK, ROLES, SEQUENTIAL, drawing, new_figure
+
+__all__ = ["head_view", "hessian_blocks", "prediction_map", "sensitivity", "two_paths"]
+
+
+def strip(axes, values, columns, rows, *, cmap, low, high, digits, gid, top=False):
+    """Draw a matrix as coloured cells with its numbers written in them."""
+    values = np.atleast_2d(values)
+    axes.imshow(values, cmap=cmap, vmin=low, vmax=high, aspect="auto", gid=gid)
+    axes.grid(False)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    axes.set_yticks(range(len(rows)), rows)
+    if top:
+        axes.xaxis.tick_top()
+        axes.set_xticks(range(len(columns)), columns)
+    else:
+        axes.set_xticks([])
+    mapped = axes.images[0]
+    for i, j in np.ndindex(values.shape):
+        red, green, blue, _ = mapped.cmap(mapped.norm(values[i, j]))
+        dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.55
+        axes.text(
+            j,
+            i,
+            f"{values[i, j].round(digits) + 0.0:.{digits}f}".replace("-", "−"),  # no minus zero
+            ha="center",
+            va="center",
+            fontsize=8.5,
+            color="white" if dark else INK,
+        )
+
+
+@drawing
+def prediction_map(
+    tokens: Sequence[str],
+    words: Sequence[str],
+    attention: np.ndarray,
+    logits: np.ndarray,
+    mean: np.ndarray,
+    law: np.ndarray,
+    *,
+    loss: float,
+    target: str,
+) -> Figure:
+    """One prediction from the tokens to the loss, with every number of it.
+
+    Parameters
+    ----------
+    tokens : sequence of str
+        The T tokens read.
+    words : sequence of str
+        The V words of the vocabulary.
+    attention : array, shape (M, T)
+        What each head attends to at the position that predicts.
+    logits : array, shape (M, V)
+        What each head writes there.
+    mean, law : array, shape (V,)
+        Mean-field logits and predicted law.
+    loss : float
+        In nats.
+    target : str
+        The word that follows.
+    """
+    M, T, V = len(logits), len(tokens), len(words)
+    figure, grid = new_figure(
+        7.6, 1.5 + 0.42 * (M + 2), nrows=3, ncols=2, width_ratios=(T, V), height_ratios=(M, 1, 1)
+    )
+    heads = [f"head {i + 1}" for i in range(M)]
+    reach = np.abs(logits).max()
+    strip(
+        grid[0, 0], attention, tokens, heads, cmap=SEQUENTIAL, low=0, high=1, digits=2, top=True,
+        gid="attention weight",
+    )  # fmt: skip
+    for axes, values, rows, gid in (
+        (grid[0, 1], logits, [""] * M, "logits of the heads"),
+        (grid[1, 1], mean, ["mean"], "mean logits"),
+    ):
+        strip(
+            axes, values, words, rows, cmap=DIVERGING, low=-reach, high=reach, digits=1,
+            top=axes is grid[0, 1], gid=gid,
+        )  # fmt: skip
+    strip(
+        grid[2, 1], law, words, ["softmax"], cmap=SEQUENTIAL, low=0, high=1, digits=2,
+        gid="predicted probability",
+    )  # fmt: skip
+    grid[0, 0].set_title("1  each head attends", pad=8)
+    grid[0, 1].set_title("2  and writes logits", pad=8)
+    note = {"ha": "right", "va": "center", "fontsize": 10.5, "fontweight": "bold"}
+    for axes, text in ((grid[1, 0], "3  logits are averaged"), (grid[2, 0], "4  softmax predicts")):
+        axes.axis("off")
+        axes.text(0.72, 0.5, text, transform=axes.transAxes, **note)
+    text = f"5  loss: −log p({target}) = {loss:.4f} nats"
+    grid[2, 1].set_xlabel(text, fontweight="bold", labelpad=8, gid=DECORATION)
+    return figure
+
+
+@drawing
+def head_view(
+    lags: np.ndarray, score: np.ndarray, seen: np.ndarray, A: np.ndarray, *, tokens: Sequence[str]
+) -> Figure:
+    """A head that looks back by a fixed lag: its score against the lag, and its attention.
+
+    Parameters
+    ----------
+    lags, score : array, shape (n,)
+        The curve of the score against how many tokens a key lies back.
+    seen : array, shape (m, 2)
+        Lag and score of the pairs of tokens; negative lags lie in the future and are masked.
+    A : array, shape (T, T)
+        Attention weights of one sequence.
+    tokens : sequence of str
+        Its words.
+    """
+    figure, (left, right) = new_figure(7.0, 3.3, ncols=2, width_ratios=(1.25, 1))
+    left.plot(lags, score, **{**ROLES["reference"].line, "linestyle": "-"}, gid="score")
+    past, grey = seen[:, 0] >= 0, ROLES["reference"].colour
+    left.plot(*seen[past].T, **ROLES["found"].line, gid="pairs of tokens")
+    left.plot(
+        *seen[~past].T, color=grey, marker="x", linestyle="", markersize=6,
+        gid="masked pairs",
+    )  # fmt: skip
+    left.axvspan(lags.min(), -0.5, color=grey, alpha=0.1, linewidth=0)
+    left.annotate("masked", (0.01, 1.02), xycoords="axes fraction", color=grey, fontsize=9)
+    left.set(xlabel="tokens back (lag)", ylabel="score", xlim=(lags.min(), lags.max()))
+    left.set_xticks(range(int(np.ceil(lags.min())), int(lags.max()) + 1))
+    T = len(A)
+    right.imshow(
+        np.ma.masked_where(~np.tri(T, dtype=bool), A), cmap=SEQUENTIAL, vmin=0, vmax=1,
+        gid="attention weight",
+    )  # fmt: skip
+    right.grid(False)
+    right.set_xticks(range(T), tokens)
+    right.set_yticks(range(T), tokens)
+    right.set(xlabel="looks at (key)", ylabel="position (query)")
+    for t, u in zip(*np.tril_indices(T), strict=True):
+        right.text(
+            u, t, f"{A[t, u]:.2f}", ha="center", va="center", fontsize=8,
+            color="white" if A[t, u] > 0.55 else INK,
+        )  # fmt: skip
+    return figure
+
+
+@drawing
+def sensitivity(
+    entropy: np.ndarray,
+    largest: np.ndarray,
+    envelope: Sequence[tuple],
+    *,
+    paper: float,
+    sharp: float,
+) -> Figure:
+    """Largest eigenvalue of the softmax Jacobian against the entropy of the prediction.
+
+    Parameters
+    ----------
+    entropy, largest : array, shape (n,)
+        Entropy in nats and largest eigenvalue of sampled predictions.
+    envelope : sequence of (entropy, largest, label, (x, y))
+        Curves of special predictions; each label stands at (x, y).
+    paper, sharp : float
+        The two bounds.
+    """
+    figure, axes = new_figure(7.0, 3.9)
+    axes.plot(
+        entropy, largest, **{**ROLES["found"].line, "markersize": 2.2, "alpha": 0.4},
+        gid="sampled predictions",
+    )  # fmt: skip
+    for (x, y, label, at), role in zip(envelope, ("leading", "second"), strict=True):
+        axes.plot(x, y, **{**ROLES[role].line, "marker": "", "linewidth": 1.6}, gid=label)
+        axes.annotate(label, at, color=ROLES[role].colour, fontsize=9)
+    right = float(np.max(entropy))
+    for height, text, role in ((paper, "paper: 1", "bound"), (sharp, "sharp: 1/2", "sharpened")):
+        axes.axhline(height, **ROLES[role].line, gid=text)
+        axes.annotate(
+            text, (right, height), xytext=(0, 5), textcoords="offset points", ha="right",
+            color=ROLES[role].colour, fontsize=9,
+        )  # fmt: skip
+    axes.set(
+        xlabel="entropy of the prediction (nats)",
+        ylabel="largest eigenvalue of $J$",
+        ylim=(0, 1.12 * paper),
+    )
+    return figure
+
+
+@drawing
+def two_paths(s: np.ndarray, along_mixture: np.ndarray, along_displacement: np.ndarray) -> Figure:
+    """Risk along a mixture and along a displacement between the same two measures.
+
+    Parameters
+    ----------
+    s : array, shape (n,)
+        From 0 to 1.
+    along_mixture, along_displacement : array, shape (n,)
+        Risks in nats per token, equal at both ends.
+    """
+    figure, axes = new_figure(7.0, 3.6)
+    chord = np.interp(s, [0, 1], along_mixture[[0, -1]])
+    named = (
+        (chord, "reference", "chord", 0.5, 7),
+        (along_mixture, "measured", "mixture: heads of both, weights $1-s$ and $s$", 0.4, -26),
+        (along_displacement, "second", "displacement: every head moves to its partner", 0.62, 18),
+    )
+    for y, role, label, at, up in named:
+        style = {**ROLES[role].line, "markevery": max(1, len(s) // 10)}
+        axes.plot(s, y, **style, gid=label)
+        axes.annotate(
+            label, (at, np.interp(at, s, y)), xytext=(0, up), textcoords="offset points",
+            ha="center", va="center", color=ROLES[role].colour, fontsize=9,
+        )  # fmt: skip
+    axes.plot([0, 1], chord[[0, -1]], "o", color=INK, markersize=6, gid="ends")
+    axes.set(xlabel="$s$", ylabel="risk (nats per token)")
+    axes.margins(y=0.16)
+    return figure
+
+
+@drawing
+def hessian_blocks(H: np.ndarray, sizes: Sequence[int], names: Sequence[str]) -> Figure:
+    """A Hessian with its parameter blocks marked; cells that are exactly zero are grey.
+
+    Parameters
+    ----------
+    H : array, shape (D, D)
+        Hessian in the parameters of one head.
+    sizes : sequence of int
+        Sizes of the blocks, with sum D.
+    names : sequence of str
+        Of the blocks.
+    """
+    figure, axes = new_figure(4.9, 4.2)
+    reach = np.abs(H).max()
+    norm = SymLogNorm(reach / 100, vmin=-reach, vmax=reach)
+    axes.set_facecolor("#c3c7cf")
+    image = axes.imshow(np.ma.masked_where(H == 0, H), cmap=DIVERGING, norm=norm, gid="entry")
+    record(image, value=H)  # the zeros are grey
+    edges = np.concatenate([[0], np.cumsum(sizes)])
+    for edge in edges[1:-1] - 0.5:
+        axes.axhline(edge, color=INK, linewidth=1, gid=DECORATION)
+        axes.axvline(edge, color=INK, linewidth=1, gid=DECORATION)
+    middle = (edges[1:] + edges[:-1] - 1) / 2
+    axes.set_xticks(middle, names)
+    axes.set_yticks(middle, names)
+    axes.tick_params(length=0)
+    axes.grid(False)
+    axes.spines[:].set_visible(True)
+    for i, (a, b) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+        if not H[a:b, a:b].any():
+            axes.text(middle[i], middle[i], "0", ha="center", va="center", fontsize=18)
+    bar = figure.colorbar(image, ax=axes, shrink=0.85)
+    bar.set_label("entry (symmetric logarithmic scale)")
+    bar.outline.set_visible(False)
+    return figure

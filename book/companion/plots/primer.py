@@ -1,0 +1,165 @@
+"""Figures of the primer: neurons and what they answer, and two ways from one measure to another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from companion.plots.data import record
+from companion.plots.style import DIVERGING, FAINT, INK, ROLES, drawing, new_figure
+
+__all__ = ["network_view", "two_interpolations", "two_ways"]
+
+GREY = ROLES["reference"].colour
+
+
+@drawing
+def network_view(
+    x: np.ndarray,
+    answers: np.ndarray,
+    data: tuple[np.ndarray, np.ndarray],
+    atoms: np.ndarray,
+    *,
+    weights: np.ndarray | None = None,
+    path: np.ndarray | None = None,
+    limits: tuple[tuple[float, float], tuple[float, float]] | None = None,
+    ylim: tuple[float, float] | None = None,
+    scale: float | None = None,
+    titles: tuple[str, str] = ("", ""),
+) -> Figure:
+    """What a network answers beside the cloud of its neurons.
+
+    Parameters
+    ----------
+    x : array, shape (n,)
+        Where the answers are drawn.
+    answers : array, shape (m, n)
+        One row for each neuron; the network is their mean.
+    data : (array, array)
+        Inputs and targets.
+    atoms : array, shape (m, 3)
+        Neurons (a, w, b): a dot at (w, b) with the colour of a.
+    weights : array, shape (m,), optional
+        Of the mean; default equal. The area of a dot is proportional to its weight.
+    path : array, shape (n_t, m, 3), optional
+        The way the neurons came, drawn as thin lines.
+    limits : ((w0, w1), (b0, b1)), optional
+        Of the cloud's axes.
+    ylim : (float, float), optional
+        Of the answers. Default: three times the range of the targets.
+    scale : float, optional
+        Size of a at the ends of the colour bar.
+    titles : (str, str)
+        Of the two panels.
+    """
+    atoms = np.asarray(atoms)
+    weights = np.full(len(atoms), 1 / len(atoms)) if weights is None else np.asarray(weights)
+    figure, (left, right) = new_figure(7.6, 3.5, ncols=2, width_ratios=(1.15, 1))
+    left.plot(x, np.transpose(answers), color=GREY, linewidth=0.8, alpha=0.45, gid="neuron")
+    mean = {**ROLES["measured"].line, "marker": ""}
+    left.plot(x, weights @ np.asarray(answers), **mean, gid="network")
+    left.plot(*data, "o", color=INK, markersize=3.5, gid="data")
+    low, high = min(data[1]), max(data[1])
+    left.set(xlabel="input $x$", ylabel="answer", title=titles[0],
+             ylim=ylim or (low - 1.1 * (high - low), high + 1.1 * (high - low)))  # fmt: skip
+    if path is not None:
+        way = np.transpose(path[:, :, 1:], (2, 0, 1))
+        right.plot(*way, color=GREY, linewidth=0.7, alpha=0.5, gid="way")
+    limit = scale or np.abs(atoms[:, 0]).max()
+    dots = right.scatter(
+        atoms[:, 1], atoms[:, 2], c=atoms[:, 0], cmap=DIVERGING, vmin=-limit, vmax=limit,
+        s=70 * weights * len(atoms), edgecolors=INK, linewidths=0.7, zorder=3,
+    )  # fmt: skip
+    record(dots, "neurons", value=None, size=None, a=atoms[:, 0], weight=weights)
+    right.set(xlabel="weight of the input $w$", ylabel="bias $b$", title=titles[1])
+    if limits is not None:
+        right.set(xlim=limits[0], ylim=limits[1])
+    bar = figure.colorbar(dots, ax=right)
+    bar.set_label("weight of the answer $a$")
+    bar.outline.set_visible(False)
+    return figure
+
+
+def _cloud(axes, state, kind, colour, size):
+    """Atoms of one interpolation as dots whose area is their mass."""
+    atoms, weights = state[kind]
+    dots = axes.scatter(*np.transpose(atoms), s=size * np.asarray(weights), color=colour,
+                        alpha=0.75, edgecolors="none")  # fmt: skip
+    record(dots, f"{kind}, s = {state['s']:g}", size=None, mass=weights)
+
+
+def _bare(axes, limits):
+    axes.grid(False)
+    axes.spines[:].set_color(FAINT)
+    axes.spines[:].set_visible(True)
+    axes.set(xticks=[], yticks=[], xlim=limits[0], ylim=limits[1], aspect="equal")
+
+
+@drawing
+def two_ways(
+    states: Sequence[Mapping],
+    *,
+    limits: tuple[tuple[float, float], tuple[float, float]],
+    size: float = 1000,
+) -> Figure:
+    """Mixture above, displacement below, at several times: mass that fades or mass that moves.
+
+    Parameters
+    ----------
+    states : sequence of mappings
+        Each with ``s``, ``mixture`` and ``displacement``: pairs of atoms (n, 2) and weights (n,).
+    limits : ((x0, x1), (y0, y1))
+        Ranges of the two axes.
+    size : float
+        Area of the dot of a unit mass.
+    """
+    figure, grid = new_figure(7.6, 2.2, nrows=2, ncols=len(states))
+    rows = (("mixture", "measured"), ("displacement", "second"))
+    for column, state in enumerate(states):
+        for line, (kind, role) in enumerate(rows):
+            axes = grid[line, column]
+            _cloud(axes, state, kind, ROLES[role].colour, size)
+            _bare(axes, limits)
+            if column == 0:
+                axes.set_ylabel(kind)
+        grid[0, column].set_title(f"$s={state['s']:g}$")
+    return figure
+
+
+@drawing
+def two_interpolations(
+    state: Mapping,
+    *,
+    ends: tuple[np.ndarray, np.ndarray],
+    pairs: np.ndarray,
+    limits: tuple[float, float],
+    size: float = 4000,
+) -> Figure:
+    """One moment of the two ways side by side, with the lines along which the plan moves mass.
+
+    Parameters
+    ----------
+    state : mapping
+        As in :func:`two_ways`.
+    ends : (array, array), shape (k, 2)
+        Where each pair of the plan starts and ends.
+    pairs : array, shape (k,)
+        The mass of each pair.
+    limits, size
+        As in :func:`two_ways`.
+    """
+    figure, grid = new_figure(7.6, 2.6, ncols=2)
+    start, end = ends
+    share = 0.15 + 0.35 * np.asarray(pairs) / np.max(pairs)
+    for first, last, alpha in zip(start, end, share, strict=True):
+        grid[1].plot(*np.transpose([first, last]), color=GREY, linewidth=0.7, alpha=alpha,
+                     gid="plan")  # fmt: skip
+    rows = (("mixture", "measured", "Mixture: mass fades"),
+            ("displacement", "second", "Displacement: mass moves"))  # fmt: skip
+    for axes, (kind, role, title) in zip(grid, rows, strict=True):
+        _cloud(axes, state, kind, ROLES[role].colour, size)
+        _bare(axes, limits)
+        axes.set_title(title)
+    return figure

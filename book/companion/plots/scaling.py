@@ -1,0 +1,125 @@
+"""Figures of the scaling page: forces and bounds, counts, masses, and merging clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from companion.plots.data import DECORATION
+from companion.plots.style import ROLES, drawing, new_figure
+
+__all__ = ["count_panels", "mass_panels"]
+
+#: Role of each perceptron in the figures of this page.
+UNITS = {"none": "reference", "relu": "second", "gelu": "measured"}
+NAMES = {"none": "no perceptron", "relu": "ReLU", "gelu": "GeLU"}
+MARKS = {"none": "s", "relu": "^", "gelu": "o"}
+
+
+def _hollow(axes, item: Mapping, x, y, settled, **style) -> None:
+    """Points, filled where a run has stopped by its rule."""
+    for mask, late in ((settled, ""), (~settled, ", not stopped")):
+        face = "white" if late else style["color"]
+        axes.plot(
+            x[mask], y[mask], linestyle="", markerfacecolor=face, gid=f"{item['label']}{late}",
+            **style,
+        )  # fmt: skip
+
+
+@drawing
+def count_panels(
+    panels: Sequence[Sequence[Sequence[Mapping]]],
+    *,
+    titles: Sequence[str],
+    rows: Sequence[str],
+    log: Sequence[bool],
+) -> Figure:
+    """Numbers of clusters against the square root of beta, hollow where a run has not stopped.
+
+    Parameters
+    ----------
+    panels : nested sequence of mappings
+        Rows of panels, each a sequence of lines with ``x``, ``y``, ``settled`` (bool), arrays of
+        shape (n,), ``label``, ``role``, and optionally ``marker`` and ``dash``.
+    titles : sequence of str
+        Of the columns.
+    rows : sequence of str
+        Names of the rows.
+    log : sequence of bool
+        Columns with a logarithmic vertical axis.
+    """
+    figure, grid = new_figure(
+        8.2, 2.5 * len(panels) + 0.5, nrows=len(panels), ncols=len(titles), squeeze=False
+    )
+    names: dict = {}
+    ticks = np.outer(10.0 ** np.arange(3), [1, 2, 5]).ravel()
+    for cells, row, word in zip(grid, panels, rows, strict=True):
+        for axes, panel, logarithmic in zip(cells, row, log, strict=True):
+            for item in panel:
+                role = ROLES[item["role"]]
+                look = {"color": role.colour, "marker": item.get("marker", "o"), "markersize": 4.2}
+                axes.plot(
+                    item["x"], item["y"], color=role.colour, linewidth=1.2, gid=DECORATION,
+                    linestyle=item.get("dash", "-"),
+                )  # fmt: skip
+                _hollow(axes, item, item["x"], item["y"], item["settled"], **look)
+                (names[item["label"]],) = axes.plot(
+                    [], [], linestyle=item.get("dash", "-"), linewidth=1.2, **look
+                )
+            if logarithmic:
+                axes.set_yscale("log")
+                low, high = 0.8, 1.3 * max(np.max(item["y"]) for item in panel)
+                axes.yaxis.set_major_locator(FixedLocator(ticks[ticks < high]))
+                axes.yaxis.set_major_formatter("{x:g}")
+                axes.yaxis.set_minor_locator(NullLocator())
+                axes.set_ylim(low, high)
+            else:
+                axes.set_ylim(0, None)
+            axes.set_xlabel("√β")
+        cells[0].set_ylabel(f"clusters, {word}" if word else "clusters")
+    for axes, title in zip(grid[0], titles, strict=True):
+        axes.set_title(title, fontsize=9)
+    grey = ROLES["reference"].colour
+    (names["not stopped"],) = axes.plot(
+        [], [], linestyle="", marker="o", color=grey, markerfacecolor="white"
+    )
+    figure.legend(names.values(), names, loc="outside lower center", ncols=4)
+    return figure
+
+
+@drawing
+def mass_panels(panels: Sequence[Mapping]) -> Figure:
+    """Masses of clusters against bounds, a line through the heaviest, three panels in a row.
+
+    Parameters
+    ----------
+    panels : sequence of mappings
+        Each with ``title``, ``xlabel``, ``xscale``, ``masses`` (units to (x, mass, settled), arrays
+        of shape (n,); hollow where a run has not stopped) and ``bounds`` (sequence of
+        (x, bound, role, label)).
+    """
+    columns = min(len(panels), 3)
+    lines = -(-len(panels) // columns)
+    figure, grid = new_figure(
+        8.2, 2.7 * lines + 0.5, nrows=lines, ncols=columns, sharey=True, squeeze=False
+    )
+    names: dict = {}
+    for axes, item in zip(grid.ravel(), panels, strict=False):
+        for units, (x, mass, settled) in item["masses"].items():
+            name, x, mass = {"label": NAMES[units]}, np.asarray(x), np.asarray(mass)
+            look = {"marker": MARKS[units], "color": ROLES[UNITS[units]].colour, "markersize": 3.8}
+            _hollow(axes, name, x, mass, np.asarray(settled), **look)
+            (names[NAMES[units]],) = axes.plot([], [], linestyle="", **look)
+            heaviest = [(at, np.max(mass[x == at])) for at in np.unique(x)]
+            axes.plot(*np.transpose(heaviest), color=look["color"], linewidth=1, gid=DECORATION)
+        for x, bound, role, label in item["bounds"]:
+            (names[label],) = axes.plot(x, bound, **ROLES[role].line, label=label)
+        axes.set(xlabel=item["xlabel"], xscale=item["xscale"], title=item["title"])
+        axes.set_ylim(-0.03, 1.05)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("mass of a cluster")
+    figure.legend(names.values(), names, loc="outside lower center", ncols=4)
+    return figure

@@ -1,0 +1,216 @@
+"""Figures of Section 7: rates against confinement, phase diagrams, clouds of heads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from scipy.ndimage import distance_transform_edt
+
+from companion.plots.data import DECORATION, record
+from companion.plots.style import INK, ROLES, drawing, new_figure
+
+__all__ = ["cloud", "phase_diagram", "regimes", "verdicts"]
+
+#: Shades of the regimes, from the most stable on; each also carries its name.
+SHADES = ("#dcebf7", "#fbe3c4", "#e9d5e6")
+
+
+@drawing
+def regimes(
+    lines: Sequence[Mapping],
+    dots: Sequence[Mapping],
+    *,
+    borders: Sequence[float],
+    names: Sequence[str],
+    xlabel: str,
+    ylabel: str,
+) -> Figure:
+    """Predicted rates as lines, measured ones as dots, over shaded and named regimes.
+
+    Parameters
+    ----------
+    lines, dots : sequence of mappings
+        Each with ``x``, ``y``, ``label`` and ``role``.
+    borders : sequence of float
+        Increasing; the regimes lie between them and the ends of the axis.
+    names : sequence of str
+        One for each regime, from left to right.
+    xlabel, ylabel : str
+        Labels of the axes.
+    """
+    figure, axes = new_figure(7.4, 4.0)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    for item in lines:
+        role = ROLES[item["role"]]
+        axes.plot(item["x"], item["y"], label=item["label"], **{**role.line, "marker": ""})
+    for item in dots:
+        role = ROLES[item["role"]]
+        axes.plot(
+            item["x"], item["y"], label=item["label"], color=role.colour, linestyle="",
+            marker=item.get("marker", "o"), markersize=6, markerfacecolor="white",
+        )  # fmt: skip
+    axes.axhline(0, color=INK, linewidth=0.8, gid=DECORATION)
+    left, right = np.min(lines[0]["x"]), np.max(lines[0]["x"])
+    edges = [left, *borders, right]
+    for i, name in enumerate(names):
+        shade = SHADES[len(names) - 1 - i]
+        axes.axvspan(edges[i], edges[i + 1], color=shade, alpha=0.6, linewidth=0, zorder=0)
+        narrow = edges[i + 1] - edges[i] < 0.15 * (right - left)
+        axes.annotate(
+            name, (edges[i] if narrow else (edges[i] + edges[i + 1]) / 2, 1),
+            xycoords=("data", "axes fraction"), xytext=(5 if narrow else 0, -11),
+            textcoords="offset points", ha="left" if narrow else "center", fontsize=9, color=INK,
+        )  # fmt: skip
+    axes.set_xlim(left, right)
+    axes.margins(y=0.14)
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure
+
+
+@drawing
+def phase_diagram(
+    x: np.ndarray,
+    y: np.ndarray,
+    regime: np.ndarray,
+    *,
+    borders: Sequence[Mapping],
+    dots: Sequence[Mapping],
+    names: Sequence[str],
+    xlabel: str,
+    ylabel: str,
+) -> Figure:
+    """Predicted regimes as shaded regions, simulated verdicts as markers.
+
+    Parameters
+    ----------
+    x : array, shape (n,)
+        Values along the axes.
+    y : array, shape (m,)
+        Values along the vertical axis.
+    regime : array of int, shape (m, n)
+        Index into ``names``, predicted on the grid.
+    borders : sequence of mappings
+        Curves between regions, with ``x``, ``y``, ``label`` and ``role``.
+    dots : sequence of mappings
+        Simulated points, with ``x``, ``y``, ``label`` and ``marker``, one for each verdict.
+    names : sequence of str
+        Regimes, from the most stable on.
+    xlabel, ylabel : str
+        Labels of the axes.
+    """
+    figure, axes = new_figure(7.4, 4.3)
+    axes.set(xlabel=xlabel, ylabel=ylabel, xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+    axes.grid(False)
+    colours = ListedColormap(SHADES[: len(names)])
+    mesh = axes.pcolormesh(
+        x, y, regime, cmap=colours, vmin=-0.5, vmax=len(names) - 0.5, rasterized=True
+    )
+    record(mesh, "predicted regime", value=None, regime=np.asarray(names)[regime])
+    for item in borders:
+        role = ROLES[item["role"]]
+        axes.plot(item["x"], item["y"], label=item["label"], **{**role.line, "marker": ""})
+    for item in dots:
+        axes.plot(
+            item["x"], item["y"], label=item["label"], linestyle="", marker=item["marker"],
+            markersize=6, markerfacecolor="white", color=INK,
+        )  # fmt: skip
+    # each name stands where its region is widest: farthest from any border
+    for i, name in enumerate(names):
+        room = distance_transform_edt(np.pad(regime == i, 1), sampling=(3, 1))[1:-1, 1:-1]
+        if room.max() > 3:
+            row, column = np.unravel_index(int(room.argmax()), room.shape)
+            axes.annotate(
+                name, (x[column], y[row]), ha="center", va="center", fontsize=9.5,
+                fontweight="bold", color=INK,
+            )  # fmt: skip
+    figure.legend(loc="outside lower center", ncols=3)
+    return figure
+
+
+@drawing
+def cloud(
+    path: np.ndarray,
+    times: np.ndarray,
+    sizes: Sequence[Mapping],
+    *,
+    limit: float,
+    xlabel: str,
+    ylabel: str,
+    title: str = "",
+) -> Figure:
+    """Heads moving near a stationary point, and how the parts of their spread grow or decay.
+
+    Parameters
+    ----------
+    path : array, shape (n_t, n, 2)
+        Coordinates of n heads.
+    times : array, shape (n_t,)
+        Of the states.
+    sizes : sequence of mappings
+        Lines of the right panel, with ``y``, ``label`` and ``role``; its axis is logarithmic.
+    limit : float
+        Half the width of the left panel; heads beyond it have left.
+    xlabel, ylabel : str
+        Labels of the axes.
+    title : str
+        Above the figure.
+    """
+    figure, (left, right) = new_figure(7.6, 3.7, ncols=2, width_ratios=(1, 1.1))
+    grey = ROLES["reference"].colour
+    left.plot(*path.transpose(2, 0, 1), color=grey, alpha=0.5, linewidth=0.8, gid="way")
+    left.plot(*path[0].T, "o", color=grey, markersize=3.5, label="start")
+    left.plot(*path[-1].T, **{**ROLES["found"].line, "markersize": 5}, label="end")
+    left.plot(0, 0, "+", color=INK, markersize=11, label="stationary head")
+    left.set(xlabel=xlabel, ylabel=ylabel, xlim=(-limit, limit), ylim=(-limit, limit), title=title)
+    for item in sizes:
+        role = ROLES[item["role"]]
+        right.plot(times, item["y"], label=item["label"], **{**role.line, "marker": ""})
+    right.set(xlabel=r"rescaled time $\tau$", ylabel="distance", yscale="log")
+    handles = [axes.get_legend_handles_labels() for axes in (left, right)]
+    figure.legend(
+        handles[0][0] + handles[1][0], handles[0][1] + handles[1][1],
+        loc="outside lower center", ncols=3,
+    )  # fmt: skip
+    return figure
+
+
+@drawing
+def verdicts(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    *,
+    shades: Mapping[str, int],
+) -> Figure:
+    """A table of short verdicts on coloured cells; the words say what the colours say.
+
+    Parameters
+    ----------
+    rows, columns : sequence of str
+        Names of the rows and columns.
+    cells : sequence of sequences of str
+        The words of each cell.
+    shades : mapping of str to int
+        For the first word of a cell, an index into the shades (0: holds).
+    """
+    figure, axes = new_figure(7.6, 0.42 * len(rows) + 1.0)
+    shade = [[shades[text.split()[0]] for text in line] for line in cells]
+    table = axes.imshow(shade, cmap=ListedColormap(SHADES), vmin=-0.5, vmax=2.5, aspect="auto")
+    record(table, "verdict", value=None, words=cells)
+    axes.grid(False)
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_visible(False)
+    for edge in range(1, len(rows)):
+        axes.axhline(edge - 0.5, color="white", linewidth=2, gid=DECORATION)
+    for edge in range(1, len(columns)):
+        axes.axvline(edge - 0.5, color="white", linewidth=2, gid=DECORATION)
+    for (i, j), _ in np.ndenumerate(np.array(shade)):
+        axes.text(j, i, cells[i][j], ha="center", va="center", fontsize=9, color=INK)
+    return figure

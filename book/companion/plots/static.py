@@ -1,0 +1,115 @@
+"""Figures of Section 4: how the excess falls, how one draw spreads, what boosting certifies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from companion.plots.charts import draw_series, name_ends, slope_triangle
+from companion.plots.data import DECORATION
+from companion.plots.style import INK, ROLES, drawing, new_figure
+
+__all__ = ["boosting_rounds", "excess_distribution", "excess_rates"]
+
+
+@drawing
+def excess_rates(
+    panels: Sequence[Mapping],
+    *,
+    xlabel: str = "number of heads $M$",
+    ylabel: str = "nats per token",
+) -> Figure:
+    """Excess risk of M drawn heads against M, with its bounds; one panel for each measure.
+
+    Parameters
+    ----------
+    panels : sequence of mappings
+        Each with ``title``, ``series`` (as for :func:`curves`; those of the last panel are named
+        at their right end), ``slopes``, a sequence of (x, y, text) for slope triangles, and
+        ``notes``, a sequence of (x, y, text, role) written above a point.
+    xlabel, ylabel : str
+        Labels of the axes.
+    """
+    figure, grid = new_figure(8.4, 4.4, ncols=len(panels), sharey=True, squeeze=False)
+    for axes, panel in zip(grid[0], panels, strict=True):
+        axes.set(xlabel=xlabel, title=panel["title"])
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        draw_series(axes, panel["series"], direct=False)
+        axes.get_legend().remove()
+        for x, y, text in panel["slopes"]:
+            slope_triangle(axes, x, y, text)
+        for x, y, text, role in panel["notes"]:
+            axes.annotate(
+                text, (x, y), xytext=(4, 9), textcoords="offset points", fontsize=9,
+                color=ROLES[role].colour,
+            )  # fmt: skip
+    grid[0, 0].set_ylabel(ylabel)
+    name_ends(grid[0, -1], panels[-1]["series"])
+    return figure
+
+
+@drawing
+def excess_distribution(panels: Sequence[Mapping], *, bins: int = 48) -> Figure:
+    """Histograms of the excess risk of M drawn heads, scaled so that a limit law appears.
+
+    Parameters
+    ----------
+    panels : sequence of mappings
+        Each with ``title``, ``xlabel``, ``draws`` (array), ``limit`` (x and density of the limit
+        law) and ``range`` (low, high).
+    bins : int
+        Of each histogram.
+    """
+    figure, grid = new_figure(7.4, 3.1, ncols=len(panels), squeeze=False)
+    for axes, panel in zip(grid[0], panels, strict=True):
+        low, high = panel["range"]
+        draws, (x, density) = np.asarray(panel["draws"]), panel["limit"]
+        axes.hist(
+            np.clip(draws, low, high), bins=np.linspace(low, high, bins + 1), density=True,
+            color=ROLES["measured"].colour, alpha=0.35, gid="draws",
+        )  # fmt: skip
+        axes.plot(x, density, **ROLES["reference"].line, gid="limit law")
+        axes.axvline(draws.mean(), color=ROLES["measured"].colour, linewidth=2, gid="mean")
+        axes.axvline(0, color=INK, linewidth=0.8, gid=DECORATION)
+        axes.set(
+            xlabel=panel["xlabel"], title=panel["title"], xlim=(low, high),
+            ylim=(0, 1.45 * np.max(density)), yticks=[],
+        )  # fmt: skip
+        axes.annotate(
+            "mean", (draws.mean(), 1.36 * np.max(density)), xytext=(4, 0),
+            textcoords="offset points", va="center", fontsize=9, color=ROLES["measured"].colour,
+        )  # fmt: skip
+    grid[0, 0].set_ylabel("density")
+    return figure
+
+
+@drawing
+def boosting_rounds(panels: Sequence[Mapping], *, ylabel: str = "nats per token") -> Figure:
+    """Both ends of the gap against boosting rounds, one panel for each task.
+
+    Parameters
+    ----------
+    panels : sequence of mappings
+        Each with ``title`` and ``series`` (as for :func:`curves`); all panels have the same
+        series, named in one legend.
+    ylabel : str
+        Label of the vertical axes.
+    """
+    figure, grid = new_figure(8.0, 3.6, ncols=len(panels), sharey=True, squeeze=False)
+    for axes, panel in zip(grid[0], panels, strict=True):
+        axes.set(xlabel="heads added", title=panel["title"], yscale="log")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        draw_series(axes, panel["series"], direct=False)
+        axes.get_legend().remove()
+        last = max(int(np.max(item["x"])) for item in panel["series"])
+        axes.set_xticks(range(0, last + 1, max(1, last // 4)))
+    grid[0, 0].set_ylabel(ylabel)
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    return figure

@@ -1,0 +1,373 @@
+"""Checks: rows that put a bound beside a measurement, and a verdict.
+
+A :class:`Check` knows the statement it belongs to, the rows that were compared and the verdict; it
+shows itself as text, as an HTML table and as data, so that a reader, a notebook test and the
+statement index all read the same numbers.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from companion.report.digits import (
+    DIGITS,
+    NOISE,
+    RATIO_DIGITS,
+    Shown,
+    as_float,
+    as_shown,
+    number,
+)
+from companion.report.tables import grid, show
+from mfbook import _validate as validate
+
+__all__ = [
+    "Check",
+    "Row",
+    "at_least",
+    "at_most",
+    "check",
+    "equal",
+]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison: a measured number against the number that a statement gives.
+
+    ``relation`` is ``"<="``, ``">="`` or ``"="``; ``tolerance`` is absolute. What is shown has to
+    support the verdict: that a number is at least 0.3 does not say that it is at most 0.7.
+
+    Attributes
+    ----------
+    what : str
+        What is compared.
+    measured, reference : float
+        The two sides.
+    relation : str
+        ``"<="``, ``">="`` or ``"="``.
+    tolerance : float
+        Absolute.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type, the relation is another word, or a side is shown as a
+        bound that does not support the relation.
+    """
+
+    what: str
+    measured: float
+    relation: Literal["<=", ">=", "="]
+    reference: float
+    tolerance: float = 0.0
+
+    def __post_init__(self):
+        validate.instance(self.what, "what", str)
+        if not isinstance(self.relation, str) or self.relation not in ("<=", ">=", "="):
+            raise ValueError(f"relation: expected '<=', '>=' or '=', got {self.relation!r}")
+        numbers = {
+            "measured": as_float(self.measured, "measured"),
+            "reference": as_float(self.reference, "reference"),
+            "tolerance": as_float(self.tolerance, "tolerance"),
+        }
+        for name, value in numbers.items():
+            object.__setattr__(self, name, value)
+        # the sign with which a bound says nothing, for each side
+        idle = {"<=": ("≥", "≤"), ">=": ("≤", "≥")}.get(self.relation, ("", ""))
+        for name, sign in zip(("measured", "reference"), idle, strict=True):
+            if sign and getattr(value := numbers[name], "sign", "") == sign:
+                raise ValueError(
+                    f"{name}: {self.what!r} shows {number(value)!r}, which does not support "
+                    f"{self.relation!r}; show the other bound, or coarse(...)"
+                )
+
+    @property
+    def holds(self) -> bool:
+        """Whether the comparison is true. A number that is not finite never passes."""
+        if not all(map(math.isfinite, (self.measured, self.reference, self.tolerance))):
+            return False
+        excess = self.measured - self.reference
+        if self.relation == "<=":
+            return excess <= self.tolerance
+        if self.relation == ">=":
+            return -excess <= self.tolerance
+        return abs(excess) <= self.tolerance
+
+    @property
+    def ratio(self) -> float | None:
+        """Bound over measurement for an upper bound, measurement over bound for a lower one.
+
+        It is at least 1 when the statement holds, and says how much room the bound leaves. It is
+        shown with no more digits than its two numbers, and as a bound where one of them is. It is
+        ``None`` for equalities and where the denominator is rounding noise.
+        """
+        if self.relation == "=":
+            return None
+        top, bottom = self.reference, self.measured
+        if self.relation == ">=":
+            top, bottom = bottom, top
+        above, under = (getattr(x, "shown", x) for x in (top, bottom))
+        # below 1e-9 the denominator depends on the processor's order of summation
+        if not (under > 1e-9 and 0 <= above < math.inf):
+            return None
+        turned = {"": "", "≤": "≥", "≥": "≤"}
+        # a row refuses two bounds that pull the ratio apart
+        sign = getattr(top, "sign", "") or turned[getattr(bottom, "sign", "")]
+        least = min(getattr(top, "digits", RATIO_DIGITS), getattr(bottom, "digits", RATIO_DIGITS))
+        value = above / under
+        return Shown(value, sign, value, min(least, RATIO_DIGITS)) if sign or least < 3 else value
+
+
+def at_most(what: str, measured: float, bound: float, tolerance: float = 0.0) -> Row:
+    """Row stating that ``measured <= bound`` (up to an absolute ``tolerance``).
+
+    Parameters
+    ----------
+    what : str
+        What is compared.
+    measured, bound : float
+        The two sides.
+    tolerance : float
+        Absolute.
+
+    Returns
+    -------
+    Row
+        For :func:`check`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type, or ``measured`` is shown as a bound from the wrong side,
+        by :func:`above`: the row would not show why it holds.
+
+    Examples
+    --------
+    >>> at_most("eigenvalue", 0.498, 0.5).ratio
+    1.0040160642570282
+    """
+    return Row(what, measured, "<=", as_float(bound, "bound"), tolerance)
+
+
+def at_least(what: str, measured: float, bound: float, tolerance: float = 0.0) -> Row:
+    """Row stating that ``measured >= bound`` (up to an absolute ``tolerance``).
+
+    Parameters
+    ----------
+    what : str
+        What is compared.
+    measured, bound : float
+        The two sides.
+    tolerance : float
+        Absolute.
+
+    Returns
+    -------
+    Row
+        For :func:`check`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type, or ``measured`` is shown as a bound from the wrong side,
+        by :func:`below`: the row would not show why it holds.
+
+    Examples
+    --------
+    >>> at_least("eigenvalue", -1e-17, 0.0).holds, at_least("gap", 0.1, 0.0).holds
+    (False, True)
+    """
+    return Row(what, measured, ">=", as_float(bound, "bound"), tolerance)
+
+
+def equal(what: str, measured: float, expected: float, tolerance: float) -> Row:
+    """Row stating that ``|measured - expected| <= tolerance``.
+
+    Parameters
+    ----------
+    what : str
+        What is compared.
+    measured, expected : float
+        The two sides.
+    tolerance : float
+        Absolute.
+
+    Returns
+    -------
+    Row
+        For :func:`check`.
+
+    Examples
+    --------
+    >>> equal("slope", 1.003, 1.0, tolerance=0.01).holds
+    True
+    """
+    return Row(what, measured, "=", as_float(expected, "expected"), tolerance)
+
+
+@dataclass(frozen=True)
+class Check:
+    """The outcome of a statement's check: its rows, the verdict and the tightest ratio.
+
+    Attributes
+    ----------
+    statement : str
+        Its identifier in the index of statements.
+    rows : tuple of Row
+        The comparisons.
+    note : str
+        What is said after the verdict.
+
+    Examples
+    --------
+    >>> result = Check("hy-lemma-2-1", (at_most("slope", 0.2, 0.5),))
+    >>> result.holds, result.verdict, result.ratio, result.as_dict()["holds"]
+    (True, 'holds', 2.5, True)
+    >>> result.show()
+    quantity  measured     stated  ratio  holds
+    --------  --------  -  ------  -----  -----
+    slope     0.2       ≤  0.5     2.5    yes
+    hy-lemma-2-1: holds
+    """
+
+    statement: str
+    rows: tuple[Row, ...]
+    note: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether every row holds."""
+        return all(row.holds for row in self.rows)
+
+    @property
+    def ratio(self) -> float | None:
+        """The smallest ratio of the rows that have one: how tight the statement is here."""
+        ratios = [row.ratio for row in self.rows if row.ratio is not None]
+        return min(ratios, default=None)
+
+    @property
+    def reason(self) -> str:
+        """Which rows fail, and how: the message of the ``assert`` that ends a cell; empty if none.
+
+        >>> Check("hy-lemma-2-1", (at_most("slope", 0.7, 0.5), at_most("gap", 1, 2))).reason
+        'hy-lemma-2-1: 1 of 2 rows fails: slope: 0.7, stated <= 0.5'
+        """
+        failing = [
+            f"{row.what}: {row.measured:.4g}, stated {row.relation} {row.reference:.4g}"
+            for row in self.rows
+            if not row.holds
+        ]
+        if not failing:
+            return ""
+        verb = "fails" if len(failing) == 1 else "fail"
+        count = f"{len(failing)} of {len(self.rows)} rows {verb}"
+        return f"{self.statement}: {count}: {'; '.join(failing)}"
+
+    @property
+    def verdict(self) -> str:
+        """``holds`` or ``fails``, followed by the note of the check."""
+        word = "holds" if self.holds else "fails"
+        return f"{word}; {self.note}" if self.note else word
+
+    def as_dict(self) -> dict:
+        """The check as plain data, with the digits that are shown (the index reads it)."""
+
+        def plain(x, digits=DIGITS):  # JSON has no word for NaN or infinity
+            if x is None or not math.isfinite(x):
+                return None
+            shown = as_shown(x, digits)
+            return shown if abs(shown) >= NOISE else 0.0
+
+        return {
+            "statement": self.statement,
+            "holds": self.holds,
+            "verdict": self.verdict,
+            "ratio": plain(self.ratio, RATIO_DIGITS),
+            "rows": [
+                {
+                    "what": row.what,
+                    "measured": plain(row.measured),
+                    "relation": row.relation,
+                    "reference": plain(row.reference),
+                    "tolerance": plain(row.tolerance),
+                    "holds": row.holds,
+                }
+                for row in self.rows
+            ],
+        }
+
+    def show(self) -> None:
+        """Display the rows and the verdict."""
+        sign = {"<=": "≤", ">=": "≥", "=": "="}
+        lines = []
+        for row in self.rows:
+            reference = number(row.reference)
+            if row.tolerance:
+                reference += f" ± {number(row.tolerance)}"
+            ratio = "" if row.ratio is None else number(row.ratio, RATIO_DIGITS)
+            lines.append(
+                [
+                    row.what,
+                    number(row.measured),
+                    sign[row.relation],
+                    reference,
+                    ratio,
+                    "yes" if row.holds else "NO",
+                ]
+            )
+        text, body = grid(["quantity", "measured", "", "stated", "ratio", "holds"], lines)
+        foot = f"{self.statement}: {self.verdict}"
+        show(
+            f"{text}\n{foot}",
+            f'<table class="mf-check">{body}'
+            f'<tfoot><tr><td colspan="6">{html.escape(foot)}</td></tr></tfoot></table>',
+            self.as_dict(),
+        )
+
+
+def check(statement: str, *rows: Row, note: str = "") -> Check:
+    """Compare, show the comparison, and return it for the ``assert`` that ends the cell.
+
+    Parameters
+    ----------
+    statement : str
+        Identifier of the statement, for example ``"hy-theorem-4-1"``.
+    *rows : Row
+        Made by :func:`at_most`, :func:`at_least` and :func:`equal`; at least one.
+    note : str, optional
+        What the reader should know of the verdict, for example ``"sharpened: 1/2 for 1"``.
+
+    Returns
+    -------
+    Check
+        With ``.holds``, ``.ratio`` and ``.verdict``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no row (a check that compares nothing is not a check), or one is not a Row.
+
+    Examples
+    --------
+    >>> result = check("hy-lemma-2-1", at_most("eigenvalue of J", 0.498, 0.5))
+    quantity         measured     stated  ratio  holds
+    ---------------  --------  -  ------  -----  -----
+    eigenvalue of J  0.498     ≤  0.5     1.0    yes
+    hy-lemma-2-1: holds
+    >>> result.holds
+    True
+    """
+    validate.instance(statement, "statement", str)
+    validate.instance(note, "note", str)
+    if not rows:
+        raise ValueError(f"rows: check {statement!r} compares nothing")
+    for row in rows:
+        if not isinstance(row, Row):
+            raise TypeError(f"rows: expected at_most, at_least or equal, got {row!r}")
+    result = Check(statement, tuple(rows), note)
+    result.show()
+    return result

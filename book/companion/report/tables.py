@@ -1,0 +1,103 @@
+"""Tables in the output of a cell: as text, as HTML, and as data."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+
+from companion.report.digits import number
+from mfbook import _validate as validate
+
+__all__ = [
+    "show",
+    "table",
+]
+
+MIME = "application/vnd.mfbook.check+json"
+
+
+def grid(header, rows) -> tuple[str, str]:
+    """Lay the strings out as text and as an HTML table."""
+    widths = [max(len(line[j]) for line in [header, *rows]) for j in range(len(header))]
+    text = "\n".join(
+        "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip()
+        for line in [header, ["-" * w for w in widths], *rows]
+    )
+    head = "".join(f'<th scope="col">{html.escape(c)}</th>' for c in header)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in rows
+    )
+    return text, f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+
+
+def show(text: str, markup: str, data: Mapping | None = None) -> None:
+    """Display one output in every form at once (text in a terminal, HTML on a page).
+
+    Parameters
+    ----------
+    text, markup : str
+        The output as text and as HTML.
+    data : mapping, optional
+        The output as data.
+
+    Examples
+    --------
+    >>> show("two words", "<b>two words</b>")
+    two words
+    """
+    validate.instance(text, "text", str)
+    validate.instance(markup, "markup", str)
+    if data is not None:
+        validate.instance(data, "data", Mapping)
+    try:
+        from IPython import get_ipython
+    except ImportError:
+        get_ipython = lambda: None  # noqa: E731
+    if get_ipython() is None:
+        print(text)
+        return
+    from IPython.display import display
+
+    bundle: dict[str, object] = {"text/plain": text, "text/html": markup}
+    if data is not None:
+        bundle[MIME] = dict(data)
+    display(bundle, raw=True)
+
+
+def table(rows: Mapping | Sequence[Mapping], caption: str = "") -> None:
+    """Print a small table.
+
+    Parameters
+    ----------
+    rows : mapping, or sequence of mappings
+        One mapping is one row; the keys are the column names and must agree between rows.
+    caption : str, optional
+        A line above the table.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no row, a row is not a mapping or the rows have different columns.
+
+    Examples
+    --------
+    >>> table([{"M": 4, "gap": 0.25}, {"M": 16, "gap": 0.0625}])
+    M   gap
+    --  ------
+    4   0.25
+    16  0.0625
+    """
+    validate.instance(caption, "caption", str)
+    rows = [rows] if isinstance(rows, Mapping) else validate.items(rows, "rows")
+    if not rows:
+        raise ValueError("rows: expected at least one row, got none")
+    for i, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise TypeError(f"rows[{i}]: expected a mapping, got {row!r}")
+        if list(row) != list(rows[0]):
+            raise ValueError(f"rows[{i}]: expected columns {list(rows[0])}, got {list(row)}")
+    header = [str(key) for key in rows[0]]
+    text, body = grid(header, [[number(v) for v in row.values()] for row in rows])
+    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    text = f"{caption}\n{text}" if caption else text
+    show(text, f'<table class="mf-table">{title}{body}</table>')

@@ -1,0 +1,52 @@
+"""Sentences as data: words and positions as tokens, the next word as label."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mfbook import _validate as validate
+
+#: How logits may be read off a token.
+PROJECTIONS = ("identity", "random")
+
+
+def sentence_data(sentences, projection, rng, end) -> dict:
+    """Arguments of a task; see ``from_sentences``."""
+    lines = _split(sentences)
+    if len(validate.instance(end, "end", str).split()) != 1:
+        raise ValueError(f"end: expected one word, got {end!r}")
+    if not isinstance(projection, str) or projection not in PROJECTIONS:
+        raise ValueError(f"projection: expected one of {list(PROJECTIONS)}, got {projection!r}")
+    if (rng is None) != (projection == "identity"):
+        wanted = "none for" if projection == "identity" else "one for"
+        raise ValueError(f"rng: expected {wanted} the projection {projection!r}, got {rng!r}")
+    longest = max(map(len, lines))
+    lines = [[*line, *[end.strip()] * (longest - len(line))] for line in lines]
+    words = tuple(dict.fromkeys(word for line in lines for word in line))
+    ids = np.array([[words.index(word) for word in line] for line in lines])
+    V, T = len(words), longest - 1
+    angle = np.pi / (T + 1) * np.arange(T)
+    place = np.broadcast_to(np.stack([np.cos(angle), np.sin(angle)], axis=1), (len(ids), T, 2))
+    W_U = np.eye(V + 2, V)
+    if projection == "random":
+        W_U = validate.generator(rng).normal(size=W_U.shape) / np.sqrt(V + 2)
+        W_U -= W_U.mean(axis=1, keepdims=True)
+    return {
+        "X": np.concatenate([np.eye(V)[ids[:, :-1]], place], axis=2),
+        "Y": np.eye(V)[ids[:, 1:]],
+        "W_U": W_U,
+        "tokens": ids[:, :-1],
+        "words": words,
+    }
+
+
+def _split(sentences) -> list[list[str]]:
+    lines = validate.items(sentences, "sentences")
+    if not lines:
+        raise ValueError("sentences: expected at least one, got none")
+    for i, line in enumerate(lines):
+        if not isinstance(line, str):
+            raise TypeError(f"sentences: expected texts, got {line!r} at index {i}")
+        if len(line.split()) < 2:
+            raise ValueError(f"sentences: expected two words or more, got {line!r} at index {i}")
+    return [line.split() for line in lines]

@@ -1,0 +1,102 @@
+r"""The readable attention: weights and features of heads, written as the paper writes them.
+
+The kernel computes the same for many heads at once, and is tested against this.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mfbook import _validate as validate
+from mfbook.attention.shape import HeadShape
+
+__all__ = [
+    "attention_weights",
+    "features",
+]
+
+
+def attention_weights(theta: ArrayLike, X: ArrayLike, shape: HeadShape) -> np.ndarray:
+    r"""Causal attention matrices A of heads on sequences (equations (5) and (6)).
+
+    Parameters
+    ----------
+    theta : array_like, shape (n, D)
+        Heads.
+    X : array_like, shape (S, T, d)
+        Tokens.
+    shape : HeadShape
+        Sizes of one head.
+
+    Returns
+    -------
+    array, shape (n, S, T, T)
+        Row t holds the weights of tokens u <= t; rows sum to one, the rest is zero.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has a wrong shape or holds NaN or infinity.
+
+    Examples
+    --------
+    >>> shape = HeadShape(2, 1, 1)
+    >>> attention_weights(np.zeros((1, 8)), np.ones((1, 2, 2)), shape)[0, 0]
+    array([[1. , 0. ],
+           [0.5, 0.5]])
+    """
+    theta, X = _heads_and_tokens(theta, X, shape)
+    W_Q, W_K, _, _ = shape._split(theta)
+    queries, keys = X @ W_Q[:, None], X @ W_K[:, None]
+    scores = queries @ keys.swapaxes(-1, -2) / np.sqrt(shape.k)
+    visible = np.tri(X.shape[1]) > 0
+    largest = np.where(visible, scores.real, -np.inf).max(axis=-1, keepdims=True)
+    e = np.where(visible, np.exp(np.where(visible, scores - largest, 0)), 0)
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def features(theta: ArrayLike, X: ArrayLike, W_U: ArrayLike, shape: HeadShape) -> np.ndarray:
+    r"""Feature map :math:`\varphi(X;\theta)=A\,X\,W_VW_OW_U` (equation (7)).
+
+    Parameters
+    ----------
+    theta : array_like, shape (n, D)
+        Heads.
+    X : array_like, shape (S, T, d)
+        Tokens.
+    W_U : array_like, shape (d, V)
+        Fixed projection to the vocabulary.
+    shape : HeadShape
+        Sizes of one head.
+
+    Returns
+    -------
+    array, shape (n, S, T, V)
+        One logit vector for every head, sequence and position. It is stored in full: for many
+        heads use :class:`AttentionRisk`, which never stores it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has a wrong shape or holds NaN or infinity.
+
+    Examples
+    --------
+    >>> shape = HeadShape(1, 1, 1)
+    >>> features([[0.0, 0.0, 1.0, 2.0]], [[[1.0], [3.0]]], [[1.0, -1.0]], shape)[0, 0]
+    array([[ 2., -2.],
+           [ 4., -4.]])
+    """
+    theta, X = _heads_and_tokens(theta, X, shape)
+    W_U = validate.array(W_U, "W_U", (shape.d, "V"), largest=validate.LARGEST)
+    _, _, W_V, W_O = shape._split(theta)
+    return attention_weights(theta, X, shape) @ X @ (W_V @ W_O @ W_U)[:, None]
+
+
+def _heads_and_tokens(theta, X, shape) -> tuple[np.ndarray, np.ndarray]:
+    validate.instance(shape, "shape", HeadShape)
+    largest = validate.LARGEST
+    size = ("n", shape.size)
+    theta = validate.array(theta, "theta", size, allow_complex=True, largest=largest)
+    return theta, validate.array(X, "X", ("S", "T", shape.d), largest=largest)

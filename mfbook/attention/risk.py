@@ -1,0 +1,310 @@
+r"""One causal self-attention layer whose heads are particles, and its cross-entropy risk.
+
+A head is :math:`\theta=(W_Q,W_K,W_V,W_O)`. On tokens :math:`X\in\mathbb R^{T\times d}` it
+contributes the logits :math:`\varphi(X;\theta)=A\,X\,W_VW_OW_U`, with A the row-softmax of
+:math:`XW_Q(XW_K)^\top/\sqrt k` under the causal mask; a measure :math:`\mu` over heads predicts
+with :math:`f(X;\mu)=\int\varphi\,d\mu`. :func:`features` states this formula;
+:class:`AttentionRisk` computes the risk, its first variation and its gradient for many heads at
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mfbook import _validate as validate
+from mfbook._types import Seed
+from mfbook.attention.best_head import best_head
+from mfbook.attention.features import attention_weights
+from mfbook.attention.kernel import cast, forward, pull_back
+from mfbook.attention.loss import draw_labels, loss, softmax
+from mfbook.attention.shape import HeadShape
+from mfbook.functional import Functional, Minimum
+from mfbook.measure import Measure, check_measure
+from mfbook.space import Euclidean, Space
+
+__all__ = [
+    "AttentionRisk",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionRisk(Functional):
+    r"""Cross-entropy risk of a measure over attention heads.
+
+    .. math:: R(\mu)=\frac1S\sum_{s\le S}\frac1T\sum_{t\le T}\ell\big(f_t(X_s;\mu),y_{s,t}\big),
+              \qquad f_t(X;\mu)=\int\varphi_t(X;\theta)\,d\mu(\theta)
+
+    in nats per token (equations (8) to (10)). The population is the finite set of sequences.
+    Its first variation is
+    :math:`\Psi(\theta;\mu)=\mathbb E\frac1T\sum_t\langle p_t-y_t,\varphi_t\rangle` (equation (11))
+    and :math:`G=\nabla_\theta\Psi` its gradient (equation (13)).
+
+    Parameters
+    ----------
+    X : array_like, shape (S, T, d)
+        Tokens.
+    Y : array_like, shape (S, T, V)
+        Labels: one-hot, or a probability vector for each position (the label integrated out).
+    W_U : array_like, shape (d, V)
+        Fixed projection to the vocabulary.
+    shape : HeadShape
+        Sizes of one head.
+    space : space, optional
+        Where heads live: all of R^D (default) or ``shape.ball(radius)``.
+    dtype : numpy.float64 or numpy.float32, optional
+        Precision of data and of everything computed. Default float64. Complex heads are allowed
+        in either and give complex results (for the complex step).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a shape is wrong, an entry is NaN or infinite, a label is not a probability vector, or
+        the space has another dimension.
+
+    Notes
+    -----
+    Written for speed: a head enters through :math:`B=W_QW_K^\top/\sqrt k` and :math:`C=W_VW_O`
+    only; the head index is last and contiguous; a loop over the query position makes the mask
+    free; tokens enter relative to the query's own; the residual is contracted with :math:`W_U`
+    first; the attention weights are kept for the gradient while they fit in 32 MB, else
+    recomputed. Beyond that, memory is linear in the number of heads with a constant of a few D
+    numbers.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> shape = HeadShape(d=3, k=2, v=2)
+    >>> Y = np.eye(4)[rng.integers(4, size=(5, 6))]
+    >>> R = AttentionRisk(rng.normal(size=(5, 6, 3)), Y, rng.normal(size=(3, 4)), shape)
+    >>> bool(np.isclose(R(Measure(np.zeros((1, shape.size)))), np.log(4)))
+    True
+    >>> zero = Measure(np.zeros((1, shape.size)))
+    >>> R.logits(zero).shape, bool(np.allclose(R.residual(zero), 1 / 4 - R.Y))
+    ((5, 6, 4), True)
+    >>> index, uniform = R.draw(0, n=2)
+    >>> R.labels(index, uniform).shape, R.sample(0, n=2).X.shape
+    ((2, 6, 4), (2, 6, 3))
+    """
+
+    X: np.ndarray
+    Y: np.ndarray
+    W_U: np.ndarray
+    shape: HeadShape
+    space: Space = None  # type: ignore[assignment]
+    dtype: type = np.float64
+
+    if TYPE_CHECKING:  # what may be given; the fields say what it becomes
+
+        def __init__(
+            self,
+            X: ArrayLike,
+            Y: ArrayLike,
+            W_U: ArrayLike,
+            shape: HeadShape,
+            space: Space | None = None,
+            dtype: type = np.float64,
+        ) -> None: ...
+
+    def __post_init__(self):
+        validate.instance(self.shape, "shape", HeadShape)
+        try:
+            dtype: np.dtype = np.dtype(self.dtype)
+        except (TypeError, ValueError, SyntaxError):  # NumPy's own words for its strings
+            dtype = np.dtype(object)
+        if dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
+            raise TypeError(f"dtype: expected float64 or float32, got {self.dtype!r}")
+        largest = _largest(dtype)
+        X = validate.array(self.X, "X", ("S", "T", self.shape.d), largest=largest)
+        W_U = validate.array(self.W_U, "W_U", (self.shape.d, "V"), largest=largest)
+        Y = validate.probabilities(self.Y, "Y", (X.shape[0], X.shape[1], W_U.shape[1]))
+        space = Euclidean() if self.space is None else validate.space(self.space)
+        if getattr(space, "dim", self.shape.size) != self.shape.size:
+            raise ValueError(
+                f"space: expected dimension {self.shape.size} of {self.shape}, got {space.dim}"
+            )
+        for name, value in (("X", X), ("Y", Y), ("W_U", W_U)):
+            object.__setattr__(self, name, validate.frozen(value.astype(dtype)))
+        object.__setattr__(self, "space", space)
+        object.__setattr__(self, "dtype", dtype.type)
+
+    def __repr__(self) -> str:
+        S, T, V = self.Y.shape
+        return f"AttentionRisk({S} sequences of {T} tokens, vocabulary {V}, {self.shape})"
+
+    def at(self, mu: Measure) -> AttentionLocal:
+        """Logits and residual at ``mu``, computed once."""
+        check_measure(mu, real=False, largest=_largest(self.dtype))
+        if mu.dim != self.shape.size:
+            raise ValueError(
+                f"mu: expected heads of {self.shape.size} parameters for {self.shape}, got {mu.dim}"
+            )
+        attended, kept = forward(self, mu)
+        return AttentionLocal(self, mu, attended @ self.W_U, kept)
+
+    def logits(self, mu: Measure) -> np.ndarray:
+        r"""Mean-field logits :math:`f_t(X;\mu)` (equation (8)), shape (S, T, V)."""
+        return self.at(mu).logits
+
+    def residual(self, mu: Measure) -> np.ndarray:
+        r"""Softmax residual :math:`r_t=p_t-y_t`, shape (S, T, V)."""
+        return self.at(mu).residual
+
+    def over_weights(self, atoms: np.ndarray) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
+        """Return the function ``w -> (R, dR/dw)`` of the weights; attention is computed once."""
+        size, largest = ("n", self.shape.size), _largest(self.dtype)
+        atoms = validate.array(atoms, "atoms", size, allow_complex=True, largest=largest)
+        A = attention_weights(atoms, self.X, self.shape)
+        _, _, W_V, W_O = self.shape._split(atoms)
+        # without W_U the features of one head are S x T x d numbers
+        attended = (A @ self.X @ (W_V @ W_O)[:, None]).reshape(len(A), -1)
+
+        def evaluate(w):
+            f = (w @ attended).reshape(self.X.shape) @ self.W_U
+            Z = (softmax(f) - self.Y) @ self.W_U.T
+            slope = attended @ Z.ravel() / (Z.shape[0] * Z.shape[1])
+            return loss(f, self.Y).mean(), slope
+
+        return evaluate
+
+    def sample(self, rng: Seed, n: int) -> AttentionRisk:
+        """Return the risk of n fresh sequences, drawn with replacement, with labels drawn.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator or int
+            Source of randomness, or a seed.
+        n : int
+            Number of sequences, at least 1.
+
+        Returns
+        -------
+        AttentionRisk
+            Of these sequences.
+        """
+        rng, n = validate.generator(rng), validate.count(n, "n")
+        index, uniform = self.draw(rng, n)
+        labels = self.labels(index, uniform)
+        return AttentionRisk(self.X[index], labels, self.W_U, self.shape, self.space, self.dtype)
+
+    def draw(self, rng: Seed, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Random numbers of one sample: indices of n sequences, and a uniform number per label."""
+        rng, n = validate.generator(rng), validate.count(n, "n")
+        return rng.integers(len(self.X), size=n), rng.random((n, self.Y.shape[1], 1))
+
+    def labels(self, index: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+        """One-hot labels (..., T, V) of sequences ``index`` (...), drawn from their soft labels.
+
+        The label is the first word at which the cumulative probability passes ``uniform``, shape
+        (..., T, 1).
+
+        Parameters
+        ----------
+        index : array of int, shape (...)
+            Which sequences.
+        uniform : array, shape (..., T, 1)
+            Numbers in [0, 1).
+
+        Returns
+        -------
+        array
+            Shape (..., T, V).
+        """
+        index = validate.indices(index, "index", len(self.Y))
+        uniform = validate.array(uniform, "uniform", (*index.shape, self.Y.shape[1], 1))
+        return draw_labels(self.Y[index], uniform)
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionLocal:
+    """The risk at one measure. Made by :meth:`AttentionRisk.at`.
+
+    Attributes
+    ----------
+    risk : AttentionRisk
+    mu : Measure
+    logits : array, shape (S, T, V)
+    """
+
+    risk: AttentionRisk
+    mu: Measure
+    logits: np.ndarray
+    _kept: Iterable | None = None
+
+    @cached_property
+    def value(self) -> float:
+        """Risk R(mu) in nats per token."""
+        return loss(self.logits, self.risk.Y).mean()
+
+    @cached_property
+    def residual(self) -> np.ndarray:
+        """Softmax residual p - y, shape (S, T, V)."""
+        return softmax(self.logits) - self.risk.Y
+
+    @cached_property
+    def Z(self) -> np.ndarray:
+        """Residual seen from the tokens, Z_t = W_U r_t, shape (S, T, d)."""
+        return self.residual @ self.risk.W_U.T
+
+    def first_variation(self, x) -> np.ndarray:
+        r"""First variation :math:`\Psi(x;\mu)` (equation (11)) at heads x (n, D); shape (n,)."""
+        theta = self._heads(x)
+        _, _, W_V, W_O = self.risk.shape._split(theta)
+        return ((W_V @ W_O) * self.correlation(theta)).sum(axis=(1, 2))
+
+    def gradient(self, x) -> np.ndarray:
+        r"""Gradient :math:`G(x;\mu)=\nabla_\theta\Psi` (equation (13)) at heads x; shape (n, D)."""
+        theta = self._heads(x)
+        shape = self.risk.shape
+        # measures are immutable: the same array means the same heads
+        kept = self._kept if x is self.mu.atoms else None
+        scale = np.sqrt(theta.real.dtype.type(shape.k))
+        G = np.empty(theta.shape, np.result_type(theta, self._dual))
+        t = (0, 2, 1)
+        for h, dB, dC in pull_back(self.risk, theta, self._dual, kept=kept):
+            W_Q, W_K, W_V, W_O = shape._split(theta[h])
+            G_Q, G_K, G_V, G_O = shape._split(G[h])  # views
+            dB /= scale
+            np.matmul(dB, W_K, out=G_Q)
+            np.matmul(dB.transpose(t), W_Q, out=G_K)
+            np.matmul(dC, W_O.transpose(t), out=G_V)
+            np.matmul(W_V.transpose(t), dC, out=G_O)
+        return G
+
+    def correlation(self, theta) -> np.ndarray:
+        r"""Matrix :math:`C=\mathbb E\frac1T\sum_t(AX)_t^\top Z_t^\top` of each head's attention.
+
+        It gives :math:`\Psi(\theta;\mu)=\langle W_VW_O,C\rangle`: the first variation is linear in
+        the value map once (W_Q, W_K) is fixed. Shape (n, D) to (n, d, d).
+        """
+        blocks = pull_back(self.risk, self._heads(theta, "theta"), self._dual, scores=False)
+        return np.concatenate([dC for _, _, dC in blocks])
+
+    def minimise(self, rng, ridge: float = 0.0, space=None, **options) -> Minimum:
+        """Least value of the first variation over the balls, with a rigorous lower bound.
+
+        See :func:`mfbook.optimise.frank_wolfe_gap`, which calls this, for the method.
+        """
+        space = self.risk.space if space is None else space
+        return best_head(self, rng, ridge, space, **validate.options(options, best_head))
+
+    @property
+    def _dual(self) -> np.ndarray:
+        """Z divided by the number of tokens: the expectation's weights included."""
+        S, T, _ = self.Z.shape
+        return self.Z / self.Z.real.dtype.type(S * T)
+
+    def _heads(self, x, name="x") -> np.ndarray:
+        size, largest = ("n", self.risk.shape.size), _largest(self.risk.dtype)
+        return cast(validate.array(x, name, size, allow_complex=True, largest=largest), self.risk)
+
+
+def _largest(dtype) -> float:
+    """Size up to which products of four entries are finite numbers."""
+    return validate.LARGEST if dtype == np.float64 else validate.LARGEST_SINGLE

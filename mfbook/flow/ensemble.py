@@ -1,0 +1,252 @@
+r"""Many training runs side by side: repetitions of stochastic gradient descent in one array.
+
+One step of equation (19) with one sequence and few heads is so little work that calling it costs
+more than computing it. A statistical claim needs many repetitions, so they are advanced together:
+all heads of all runs stand in one array, each run with its own data. The numbers are those of
+:func:`mfbook.flow.sgd`, run by run, with the same seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mfbook import _progress
+from mfbook import _validate as validate
+from mfbook._blocks import blocks
+from mfbook.attention.risk import AttentionRisk
+from mfbook.attention.shape import HeadShape
+from mfbook.attention.side_by_side import Pairs, Positions, empty
+from mfbook.flow.grid import step_numbers
+from mfbook.flow.learning_rate import LearningRate, as_profile
+from mfbook.measure import Measure
+from mfbook.space import Euclidean
+
+__all__ = ["ensemble_gradient", "sgd_ensemble"]
+
+# Heads of one block of work: enough to hide the cost of a call, few enough for the cache.
+BLOCK = 2048
+# Steps whose data are drawn at once.
+AHEAD = 32
+
+
+def sgd_ensemble(
+    F: AttentionRisk,
+    atoms: ArrayLike,
+    times: ArrayLike,
+    epsilon: float,
+    rngs: Sequence,
+    observe: Callable[[Measure], np.ndarray],
+    *,
+    weights: ArrayLike | None = None,
+    batch: int = 1,
+    xi: LearningRate | Callable | None = None,
+    progress: bool | None = None,
+) -> np.ndarray:
+    r"""Independent runs of :func:`mfbook.flow.sgd`, advanced together; what is observed of each.
+
+    Parameters
+    ----------
+    F : AttentionRisk
+        On all of R^D, in float64.
+    atoms : array_like, shape (R, M, D)
+        Heads of R runs at ``times[0]``.
+    times : array_like, shape (n_t,)
+        Increasing multiples of ``epsilon``.
+    epsilon : float
+        Step, positive.
+    rngs : sequence of R numpy.random.Generator or int
+        One source of randomness, or seed, for each run.
+    observe : callable
+        Takes the measure of one run and returns numbers, shape (q,).
+    weights : array_like, shape (R, M), optional
+        Weights of each run's heads. Default: 1/M.
+    batch : int
+        Sequences in one step, at least 1.
+    xi : LearningRate or callable, optional
+        As in :func:`mfbook.flow.sgd`.
+    progress : bool, optional
+        Show a progress bar.
+        Default: after two seconds, on a terminal or in a notebook.
+
+    Returns
+    -------
+    array, shape (n_t, R, q)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type, shape or range.
+    FloatingPointError
+        If a head leaves the range of floating-point numbers.
+
+    Examples
+    --------
+    >>> from mfbook.flow import sgd
+    >>> from companion.tasks import copy_task
+    >>> from mfbook.attention import HeadShape
+    >>> R = copy_task(sequences=8, tokens=4, vocabulary=3, lag=1, rng=0).risk(HeadShape(4, 1, 1))
+    >>> start = np.random.default_rng(1).normal(size=(2, 5, 16))
+    >>> values = sgd_ensemble(R, start, [0.0, 1.0], 0.25, [7, 8], lambda mu: [R(mu)])
+    >>> alone = sgd(R, Measure(start[1]), [0.0, 1.0], 0.25, 8)
+    >>> bool(abs(values[-1, 1, 0] - alone.value[-1]) < 1e-14)
+    True
+    """
+    validate.instance(F, "F", AttentionRisk)
+    if F.dtype is not np.float64 or not isinstance(F.space, Euclidean):
+        raise ValueError(f"F: expected float64 and all of R^D, got {F.dtype.__name__}, {F.space}")
+    atoms = validate.array(atoms, "atoms", ("R", "M", F.shape.size))
+    R, M = atoms.shape[:2]
+    if weights is not None:
+        weights = validate.probabilities(weights, "weights", (R, M))
+    epsilon, batch = validate.positive(epsilon, "epsilon"), validate.count(batch, "batch")
+    numbers, profile = step_numbers(times, epsilon, "epsilon"), as_profile(xi)
+    if not np.iterable(rngs):
+        raise TypeError(f"rngs: expected a sequence of generators or seeds, got {rngs!r}")
+    validate.function(observe, "observe")
+    rngs = [validate.generator(rng, "rngs") for rng in rngs]
+    if len(rngs) != R:
+        raise ValueError(f"rngs: expected one for each of {R} runs, got {len(rngs)}")
+
+    first, steps = int(numbers[0]), int(numbers[-1] - numbers[0])
+    rates = 2 * epsilon * profile(np.arange(first, first + steps) * epsilon)
+    seen = []
+    desc = f"{R} runs of {M} heads, step {epsilon:g}"
+    with _progress.bar(progress, total=R * steps, desc=desc, unit="step") as bar:
+        # runs know nothing of each other: a few of them stay in the cache for all their steps
+        for runs in blocks(R, BLOCK // M):
+            own = None if weights is None else weights[runs]
+            theta, g = empty(2, atoms.shape[2], *atoms[runs].shape[:2])
+            theta[:] = atoms[runs].transpose(2, 0, 1)
+            kernel = _Kernel(F.W_U, F.shape, own, theta, g, batch, F.X.shape[1])
+            data: Iterator = _data(F, rngs[runs], batch, steps)
+            rows: list = []
+            for n in range(steps + 1):
+                if first + n == numbers[len(rows)]:
+                    rows.append(_observed(theta, own, observe, first + n))
+                if n < steps:
+                    with np.errstate(over="ignore", invalid="ignore"):  # found when observed
+                        X, Y = next(data)
+                        kernel.gradient(X, Y, rates[n])
+                        theta -= g
+                    bar.update(theta.shape[1])
+            seen.append(rows)
+    return np.concatenate(seen, axis=1)
+
+
+def _data(F, rngs, batch, steps):
+    """Tokens (R, b, T, d) and labels of one step after the other, drawn as ``sgd`` draws them."""
+    for n in range(0, steps, AHEAD):
+        draws = [[F.draw(rng, batch) for rng in rngs] for _ in range(min(AHEAD, steps - n))]
+        index, uniform = (
+            np.array([[run[part] for run in step] for step in draws]) for part in (0, 1)
+        )
+        yield from zip(F.X[index], F.labels(index, uniform), strict=True)
+
+
+def _observed(theta, weights, observe, n) -> np.ndarray:
+    """What is observed of each run after step n, shape (R, q)."""
+    if not np.isfinite(theta).all():
+        raise FloatingPointError(f"a head is not finite after step {n}; smaller epsilon?")
+    runs = [None] * theta.shape[1] if weights is None else weights
+    measures = (Measure(theta[:, r].T, w) for r, w in enumerate(runs))
+    return np.array([_numbers(observe(mu)) for mu in measures])
+
+
+def _numbers(value) -> np.ndarray:
+    """What ``observe`` returned, as floats; NaN is a number here."""
+    a = validate.plain(value, "observe")
+    if a.dtype.kind not in "biuf":
+        raise TypeError(f"observe: expected real numbers, got {value!r}")
+    return a.astype(float)
+
+
+def ensemble_gradient(
+    theta: np.ndarray, X: np.ndarray, Y: np.ndarray, W_U: np.ndarray, shape: HeadShape
+) -> np.ndarray:
+    r"""Stochastic gradients (17) of many runs, each on its own sequences.
+
+    .. math:: g_{r,m}=\frac1{bT}\sum_{s\le b}\sum_t\nabla\varphi_t(X_{r,s};\theta_{r,m})^\top
+              \big(p_t-y_t\big)
+
+    with the logits of run r averaged over its own M heads.
+
+    Parameters
+    ----------
+    theta : array, shape (D, R, M)
+        Heads of R runs, the head index last.
+    X : array, shape (R, b, T, d)
+        Tokens of each run's sequences.
+    Y : array, shape (R, b, T, V)
+        Labels.
+    W_U : array, shape (d, V)
+        Projection to the vocabulary.
+    shape : HeadShape
+        Sizes of one head.
+
+    Returns
+    -------
+    array, shape (D, R, M)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has a wrong shape or holds NaN or infinity.
+
+    Examples
+    --------
+    >>> from mfbook.attention import HeadShape
+    >>> rng = np.random.default_rng(0)
+    >>> shape, Y = HeadShape(3, 2, 1), np.eye(4)[rng.integers(4, size=(2, 1, 5))]
+    >>> X, W_U = rng.normal(size=(2, 1, 5, 3)), rng.normal(size=(3, 4))
+    >>> theta = rng.normal(size=(shape.size, 2, 7))
+    >>> g = ensemble_gradient(theta, X, Y, W_U, shape)
+    >>> from mfbook.measure import Measure
+    >>> alone = AttentionRisk(X[1], Y[1], W_U, shape)
+    >>> bool(np.allclose(g[:, 1].T, alone.gradient(theta[:, 1].T, Measure(theta[:, 1].T))))
+    True
+    """
+    validate.instance(shape, "shape", HeadShape)
+    theta = validate.array(theta, "theta", (shape.size, "R", "M"), largest=validate.LARGEST)
+    _, R, M = theta.shape
+    X = validate.array(X, "X", (R, "b", "T", shape.d), largest=validate.LARGEST)
+    W_U = validate.array(W_U, "W_U", (shape.d, "V"), largest=validate.LARGEST)
+    Y = validate.array(Y, "Y", (*X.shape[:3], W_U.shape[1]), largest=validate.LARGEST)
+    G = np.empty(theta.shape)
+    for r in blocks(R, BLOCK // M):
+        kernel = _Kernel(W_U, shape, None, theta[:, r], G[:, r], *X.shape[1:3])
+        kernel.gradient(X[r], Y[r])
+    return G
+
+
+class _Kernel:
+    """The work of one step of R runs, in buffers that all steps share.
+
+    New arrays in every step would be fresh pages of memory in every step, which costs as much as
+    the arithmetic. Heads ``theta`` (D, R, M) are read, and gradients written into ``out``, at every
+    step.
+    """
+
+    def __init__(self, W_U, shape, weights, theta, out, b, T):
+        M = theta.shape[2]
+        self.W_U = W_U
+        # where the expansion from positions to pairs costs less than the loop over positions
+        block = Pairs if 1 < T and (T - 1) * shape.d <= 32 else Positions
+        parts = blocks(M, BLOCK)
+        w = np.full(theta.shape[1:], 1 / M) if weights is None else weights
+        self.blocks: Any = [block(shape, theta[..., m], out[..., m], w[:, m], b, T) for m in parts]
+
+    def gradient(self, X, Y, rate=1.0):
+        """``rate`` times the stochastic gradients, for tokens (R, b, T, d) and labels."""
+        z = sum(block.forward(X) for block in self.blocks)
+        f = self.W_U.T @ z.reshape(-1, z.shape[-1]).T  # word first: fast sums over words
+        f -= f.max(axis=0)
+        np.exp(f, out=f)
+        f /= f.sum(axis=0)
+        f -= Y.reshape(-1, len(f)).T
+        dual = (f.T @ (self.W_U.T * (rate / (X.shape[1] * X.shape[2])))).reshape(X.shape)
+        for block in self.blocks:
+            block.backward(dual)

@@ -1,0 +1,47 @@
+"""Attention and a perceptron on the sphere (Appendix A): energy, velocity, linearisation.
+
+Tokens are unit vectors; their law flows up or down an energy that couples the exponential kernel
+of attention with the potential of a perceptron. Points are unit vectors of R^d everywhere, on the
+circle too.
+"""
+
+from mfbook.sphere.clusters import Clusters, clusters, default_threshold
+from mfbook.sphere.energy import Field, SphereEnergy
+from mfbook.sphere.kernel import funk_hecke, inflection, kernel
+from mfbook.sphere.linearised import Linearised, frames
+from mfbook.sphere.mass import anticoncentration, heavy_atom_bound
+from mfbook.sphere.minimiser import CircleMinimum, minimise_on_circle
+from mfbook.sphere.protocol import Protocol
+from mfbook.sphere.second_order import (
+    Polished,
+    SecondOrder,
+    newton,
+    second_order,
+    velocity_jacobian,
+)
+from mfbook.sphere.settle import Settled, settle
+
+__all__ = [
+    "CircleMinimum",
+    "Clusters",
+    "Polished",
+    "Protocol",
+    "SecondOrder",
+    "Settled",
+    "anticoncentration",
+    "heavy_atom_bound",
+    "clusters",
+    "default_threshold",
+    "minimise_on_circle",
+    "newton",
+    "second_order",
+    "settle",
+    "velocity_jacobian",
+    "Field",
+    "Linearised",
+    "SphereEnergy",
+    "frames",
+    "funk_hecke",
+    "inflection",
+    "kernel",
+]

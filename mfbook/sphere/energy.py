@@ -1,0 +1,427 @@
+r"""Attention and a perceptron on the sphere: one energy, its first variation, its flow.
+
+.. math:: E(\mu)=\frac1{2\beta}\iint e^{\beta(\langle x,By\rangle-s)}d\mu\,d\mu
+          +\frac12\int v\,d\mu,\qquad
+          v(x)=\sum_j\omega_j\Phi(\langle a_j,x\rangle+b_j),\ \Phi'=2\sigma
+
+with :math:`s=\|B\|_2`, so that no exponential overflows. Its gradient field
+
+.. math:: u(x;\mu)=P_x\Big[\int e^{\beta(\langle x,By\rangle-s)}By\,d\mu(y)
+          +\sum_j\omega_j\sigma(\langle a_j,x\rangle+b_j)a_j\Big]
+          =\nabla\frac{\delta E}{\delta\mu}(x)
+
+moves the tokens of the model: :math:`\dot x=u` ascends, :math:`\dot x=-u` descends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mfbook import _validate as validate
+from mfbook.activations import Activation, activation
+from mfbook.functional import Functional, Minimum
+from mfbook.measure import Measure, check_measure
+from mfbook.space import ON_TOLERANCE, Sphere
+from mfbook.sphere import forces
+from mfbook.sphere.linearised import Linearised, linearise
+from mfbook.sphere.search import least
+
+__all__ = ["Field", "SphereEnergy"]
+
+SPHERE = Sphere()
+
+
+@dataclass(frozen=True, eq=False)
+class SphereEnergy(Functional):
+    r"""The energy of attention and a perceptron on the sphere :math:`S^{d-1}`.
+
+    Parameters
+    ----------
+    beta : float
+        Inverse temperature, positive.
+    a : array_like, shape (J, d), optional
+        Directions of the units, unit vectors. Default: no perceptron.
+    omega : array_like, shape (J,), optional
+        Their weights; given if and only if ``a`` is.
+    activation : str or Activation
+        ``"relu"``, ``"leaky_relu"``, ``"gelu"``, ``"tanh"``, ``"linear"``, or one of your own.
+    normalised : bool
+        Divide the attention part of the *velocity* by
+        :math:`Z(x)=\int e^{\beta(\langle x,By\rangle-s)}d\mu`, as softmax does. The energy stays
+        what it is; with a perceptron the velocity is then not its gradient in any fixed metric.
+    bias : array_like, shape (J,), optional
+        Biases :math:`b_j` (Remark 3.4 (i)). Default 0.
+    B : array_like, shape (d, d), optional
+        Symmetric invertible matrix of the kernel (Remark 3.4 (ii)). Default: the identity.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument has the wrong type or shape, is not finite, beta is not positive, a row of
+        ``a`` is not a unit vector, ``a`` and ``omega`` do not match, the activation is unknown, or
+        B is not symmetric and invertible.
+
+    Examples
+    --------
+    A pair of antipodal particles repels without moving, and its energy is in closed form:
+
+    >>> import numpy as np
+    >>> F, mu = SphereEnergy(2.0), Measure([[1.0, 0.0], [-1.0, 0.0]])
+    >>> bool(np.isclose(F(mu), (1 + np.exp(-4)) / 8)), F.velocity(mu.atoms, mu).tolist()
+    (True, [[0.0, 0.0], [0.0, 0.0]])
+
+    With a perceptron:
+
+    >>> F = SphereEnergy(1.0, [[1.0, 0.0]], [2.0])
+    >>> x = np.array([[0.6, 0.8]])
+    >>> F.dim, F.shift, F.scores(x), F.potential(x), F.perceptron(x)
+    (2, 1.0, array([[0.6]]), array([0.72]), array([[1.2, 0. ]]))
+    >>> [round(part, 4) for part in F.energy_parts(mu)]
+    [0.2838, 0.5]
+    >>> descent = F.field()
+    >>> bool((descent(mu.atoms, mu) == -F.velocity(mu.atoms, mu)).all())
+    True
+    """
+
+    beta: float
+    a: np.ndarray | None = None
+    omega: np.ndarray | None = None
+    activation: Activation = "relu"  # type: ignore[assignment]
+    normalised: bool = False
+    bias: np.ndarray | None = None
+    B: np.ndarray | None = None
+
+    space = SPHERE
+
+    if TYPE_CHECKING:  # what may be given; the fields say what it becomes
+
+        def __init__(
+            self,
+            beta: float,
+            a: ArrayLike | None = None,
+            omega: ArrayLike | None = None,
+            activation: Activation | str = "relu",
+            normalised: bool = False,
+            bias: ArrayLike | None = None,
+            B: ArrayLike | None = None,
+        ) -> None: ...
+
+    def __post_init__(self):
+        keep = object.__setattr__
+        keep(self, "beta", validate.scale(self.beta, "beta"))
+        keep(self, "activation", activation(self.activation))
+        if not isinstance(self.normalised, (bool, np.bool_)):
+            raise TypeError(f"normalised: expected True or False, got {self.normalised!r}")
+        keep(self, "normalised", bool(self.normalised))
+        if (self.a is None) != (self.omega is None):
+            missing = "omega" if self.omega is None else "a"
+            raise ValueError(f"{missing}: expected one with the other, got a or omega alone")
+        if self.a is None and self.bias is not None:
+            raise ValueError("bias: expected none without units, got a bias")
+        if self.a is not None:
+            a = validate.array(self.a, "a", ("J", "d")).astype(float)
+            if a.shape[1] < 2:
+                raise ValueError(f"a: expected directions in R^d with d >= 2, got d = {a.shape[1]}")
+            on_sphere(a, "a")
+            largest = validate.LARGEST
+            omega = validate.array(self.omega, "omega", (len(a),), largest=largest).astype(float)
+            keep(self, "a", validate.frozen(a))
+            keep(self, "omega", validate.frozen(omega))
+            if self.bias is not None:
+                bias = validate.array(self.bias, "bias", (len(a),), largest=largest).astype(float)
+                keep(self, "bias", validate.frozen(bias))
+        if self.B is not None:
+            keep(self, "B", validate.frozen(self._matrix()))
+
+    def _matrix(self):
+        B = validate.array(self.B, "B", ("d", "d"), largest=validate.LARGEST).astype(float)
+        if B.shape[0] != B.shape[1]:
+            raise ValueError(f"B: expected a square matrix, got shape {B.shape}")
+        skew = np.abs(B - B.T).max()
+        if not skew <= 1e-12 * np.abs(B).max():
+            raise ValueError(f"B: expected a symmetric matrix, got B - B^T up to {skew:.3g}")
+        if self.a is not None and len(B) != self.a.shape[1]:
+            raise ValueError(f"B: expected shape {(self.a.shape[1],) * 2} as a has, got {B.shape}")
+        size = np.abs(np.linalg.eigvalsh(B))
+        least = size.min()
+        if not least > 1e-14 * size.max():
+            raise ValueError(f"B: expected an invertible matrix, got least |eigenvalue| {least}")
+        return B
+
+    def __repr__(self) -> str:
+        units = "no perceptron"
+        if self.a is not None:
+            units = f"{len(self.a)} {self.activation.name} units"
+            units += "" if self.bias is None else " with biases"
+        parts = [f"beta={self.beta:g}", units]
+        parts += ["general B"] if self.B is not None else []
+        parts += ["normalised"] if self.normalised else []
+        return f"SphereEnergy({', '.join(parts)})"
+
+    @cached_property
+    def shift(self) -> float:
+        """Spectral norm s of B: the largest value of <x, By> on the sphere."""
+        return 1.0 if self.B is None else float(np.abs(np.linalg.eigvalsh(self.B)).max())
+
+    @property
+    def dim(self) -> int | None:
+        """Ambient dimension d, where the parameters fix it."""
+        known = self.a if self.a is not None else self.B
+        return None if known is None else known.shape[1]
+
+    def at(self, mu: Measure) -> _Local:
+        """Everything that needs ``mu`` only once; its atoms are unit vectors, or complex."""
+        validate.instance(mu, "mu", Measure)
+        self._points(mu.atoms, "mu")
+        return _Local(self, mu.atoms, mu.weights)
+
+    def _points(self, x, name):
+        if x.shape[1] < 2 or self.dim not in (None, x.shape[1]):
+            wanted = "at least 2" if self.dim is None else self.dim
+            raise ValueError(f"{name}: expected points in R^d with d = {wanted}, got {x.shape[1]}")
+        if not np.iscomplexobj(x):
+            on_sphere(x, name)
+
+    def scores(self, x: np.ndarray) -> np.ndarray:
+        r"""Inner products :math:`\langle a_j,x\rangle+b_j`, shape (n, J)."""
+        if self.a is None:
+            raise ValueError("x: expected an energy with units, this one has none")
+        x = validate.array(x, "x", ("n", "d"), allow_complex=True)
+        self._points(x, "x")
+        return self._scores(x)
+
+    def _scores(self, x):
+        a: Any = self.a  # who asks has units
+        s = x @ a.T
+        return s if self.bias is None else s + self.bias
+
+    def potential(self, x: np.ndarray) -> np.ndarray:
+        """Potential v of the perceptron at points (n, d), shape (n,); 0 without a perceptron."""
+        x = validate.array(x, "x", ("n", "d"), allow_complex=True)
+        self._points(x, "x")
+        return self._v(x)
+
+    def _v(self, x):
+        if self.a is None:
+            return np.zeros(len(x), x.dtype)
+        return self.activation.primitive(self._scores(x)) @ self.omega
+
+    def perceptron(self, x: np.ndarray) -> np.ndarray:
+        """Drift of the perceptron, half the ambient gradient of v, shape (n, d)."""
+        x = validate.array(x, "x", ("n", "d"), allow_complex=True)
+        self._points(x, "x")
+        return self._drift(x)
+
+    def _drift(self, x):
+        if self.a is None:
+            return np.zeros_like(x)
+        return (self.activation.sigma(self._scores(x)) * self.omega) @ self.a
+
+    def energy_parts(self, mu: Measure) -> tuple[float, float]:
+        r"""Interaction energy :math:`E_\beta(\mu)` and :math:`\frac12\int v\,d\mu`."""
+        local = self.at(mu)
+        if np.iscomplexobj(mu.atoms):
+            raise TypeError("mu: expected real atoms, got complex ones")
+        return float(local.interaction), float(mu.weights @ self._v(mu.atoms)) / 2
+
+    def velocity(self, x: ArrayLike, mu: Measure) -> np.ndarray:
+        r"""Field :math:`u(x;\mu)`, the velocity of ascent; tangential, shape (n, d).
+
+        Parameters
+        ----------
+        x : array_like, shape (n, d)
+            Unit vectors.
+        mu : Measure
+            Of unit vectors.
+
+        Returns
+        -------
+        array, shape (n, d)
+            With ``normalised``, the attention part is divided by Z(x).
+
+        Raises
+        ------
+        ValueError
+            If a point is not a unit vector.
+
+        Examples
+        --------
+        >>> F, mu = SphereEnergy(1.0), Measure([[1.0, 0.0]])
+        >>> F.velocity([[0.0, 1.0]], mu).round(4)
+        array([[0.3679, 0.    ]])
+        """
+        local = self.at(mu)
+        if x is not mu.atoms:
+            x = validate.array(x, "x", ("n", mu.dim))
+            self._points(x, "x")
+        return local.velocity(x)
+
+    def field(self, ascent: bool = False) -> Field:
+        """Velocity of the flow as a field for :func:`mfbook.flow.flow`: +u or -u."""
+        if not isinstance(ascent, (bool, np.bool_)):
+            raise TypeError(f"ascent: expected True or False, got {ascent!r}")
+        return Field(self, 1.0 if ascent else -1.0)
+
+
+def on_sphere(x, name: str) -> None:
+    """Refuse points that are not unit vectors."""
+    size = np.sqrt(np.einsum("nd,nd->n", x, x))
+    error = np.abs(size - 1)
+    # float32 vectors carry rounding of their own
+    if not error.max() <= max(ON_TOLERANCE, 4 * np.finfo(size.dtype).eps):
+        i = int(error.argmax())
+        raise ValueError(f"{name}: expected unit vectors, got length {size[i]:.12g} at index {i}")
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """The velocity field of ascent (sign +1) or descent (-1), with its linearisation.
+
+    Attributes
+    ----------
+    F : SphereEnergy
+    sign : float
+        1 for ascent, -1 for descent.
+
+    Examples
+    --------
+    >>> mu = Measure([[1.0, 0.0], [0.0, 1.0]])
+    >>> ascent = SphereEnergy(1.0).field(ascent=True)
+    >>> isinstance(ascent, Field), ascent.at_atoms(mu.atoms, mu.weights).round(4)
+    (True, array([[0.    , 0.1839],
+           [0.1839, 0.    ]]))
+    >>> ascent.linearised(mu).solve(0.1, ascent(mu.atoms, mu)).round(4)
+    array([[0.   , 0.191],
+           [0.191, 0.   ]])
+    """
+
+    F: SphereEnergy
+    sign: float
+
+    def __call__(self, x: np.ndarray, mu: Measure) -> np.ndarray:
+        """Velocities at the points ``x``, shape (n, d)."""
+        return self.sign * self.F.velocity(x, mu)
+
+    def at_atoms(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """Velocities of the atoms ``x`` with weights ``w``, without checks of arguments."""
+        return self.sign * _Local(self.F, x, w).velocity(x)
+
+    def linearised(self, mu: Measure) -> Linearised:
+        """Linearisation of the motion of all atoms, for implicit steps."""
+        self.F.at(check_measure(mu))  # refuses atoms of another dimension or off the sphere
+        return linearise(self.F, mu.atoms, mu.weights, self.sign, self.F.normalised)
+
+
+def _tangent(x, v):
+    """Tangential part of v at unit vectors x, without checks of arguments."""
+    return v - (x * v).sum(axis=-1, keepdims=True) * x
+
+
+class _Local:
+    """The energy at one measure; sums over pairs are computed when they are asked for."""
+
+    def __init__(self, F: SphereEnergy, y, w):
+        self.F, self.atoms, self.weights = F, y, w
+        self._real = not np.iscomplexobj(y)
+        self._circle = self._real and y.shape[1] == 2 and F.B is None
+
+    @cached_property
+    def _series(self):
+        return forces.CircleSums.of(self.atoms, self.weights, self.F.beta)
+
+    @cached_property
+    def _own(self):
+        """Z and N at the atoms."""
+        if self._circle and forces.fast_on_circle(len(self.atoms), len(self.atoms), self.F.beta):
+            return self._from_series(self.atoms, own=True)
+        return forces.symmetric(*self._problem())
+
+    def _problem(self):
+        F = self.F
+        return self.atoms, self.weights, F.beta, F.B, F.shift
+
+    def _from_series(self, x, own=False):
+        Z, radial, tangential = self._series(x, "Zrt", own=own)
+        turned = np.stack([-x[:, 1], x[:, 0]], axis=1)
+        return Z, radial[:, None] * x + tangential[:, None] * turned
+
+    def _sums(self, x):
+        """Z and N at any points: by the series where it is cheaper, else directly."""
+        if x is self.atoms:
+            return self._own
+        if self._circle and not np.iscomplexobj(x):
+            if forces.fast_on_circle(len(x), len(self.atoms), self.F.beta):
+                return self._from_series(x)
+        return forces.direct(x, *self._problem())
+
+    @property
+    def interaction(self):
+        """Interaction energy."""
+        return self.weights @ self._own[0] / (2 * self.F.beta)
+
+    @property
+    def value(self):
+        return self.interaction + self.weights @ self.F._v(self.atoms) / 2
+
+    def first_variation(self, x):
+        x = self._checked(x)
+        return self._sums(x)[0] / self.F.beta + self.F._v(x) / 2
+
+    def gradient(self, x):
+        """Ambient gradient; its tangential part is the field u of unnormalised attention."""
+        x = self._checked(x)
+        return self._sums(x)[1] + self.F._drift(x)
+
+    def _checked(self, x):
+        if x is self.atoms:
+            return x
+        x = validate.array(x, "x", ("n", self.atoms.shape[1]), allow_complex=True)
+        self.F._points(x, "x")
+        return x
+
+    def velocity(self, x):
+        """Tangential field u, normalised if F is."""
+        F = self.F
+        own = x is self.atoms
+        fast = self._circle and forces.fast_on_circle(len(x), len(self.atoms), F.beta)
+        if fast:
+            turned = np.stack([-x[:, 1], x[:, 0]], axis=1)
+            if not F.normalised:
+                part = self._series(x, "t", own=own)[0]
+            else:
+                Z, part = self._series(x, "Zt", own=own)
+                # the quotient of two sums of size Z is accurate to rounding / Z
+                far = np.flatnonzero(Z < forces.ACCURATE)
+                part = part / np.where(Z > 0, Z, 1)
+                if len(far):
+                    part[far] = (turned[far] * self._attention(x[far])).sum(axis=1)
+            u = part[:, None] * turned
+        else:
+            u = _tangent(x, self._attention(x) if F.normalised else self._sums(x)[1])
+        return u if F.a is None else u + _tangent(x, F._drift(x))
+
+    def _attention(self, x):
+        """Normalised attention N / Z, directly and without underflow."""
+        Z, N = self._own if x is self.atoms else forces.direct(x, *self._problem())
+        far = np.flatnonzero(~(Z > forces.SAFE))
+        ratio = N / np.where(Z > forces.SAFE, Z, 1)[:, None]
+        if len(far):
+            Z, N = forces.direct(x[far], *self._problem(), shift=True)
+            ratio[far] = N / Z[:, None]
+        return ratio
+
+    def linearised(self, scale: float) -> Linearised:
+        """Linearisation of the flow with velocity ``scale`` times the gradient of E."""
+        return linearise(self.F, self.atoms, self.weights, scale, False)
+
+    def minimise(self, rng, ridge: float = 0.0, space=None, **options) -> Minimum:
+        """Least value of the first variation on the sphere, with a proved bound."""
+        if validate.positive(ridge, "ridge", allow_zero=True):
+            return NotImplemented
+        options = validate.options(options, least)
+        return least(self.F, self.atoms, self.weights, rng, **options)

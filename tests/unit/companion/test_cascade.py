@@ -1,0 +1,65 @@
+"""Cascades of splits: the file, a row of it, and the programs behind it."""
+
+import numpy as np
+import pytest
+
+from companion.experiments import cascade
+from companion.experiments._descents import descend
+from mfbook.confinement import Ridge
+from mfbook.measure import Measure
+
+
+@pytest.fixture(scope="module")
+def stored():
+    return cascade.load()
+
+
+def test_the_file_covers_its_tasks_and_ridges(stored):
+    shape = (len(cascade.SHARES), cascade.TASKS)
+    assert stored["pull"].shape == shape and np.isfinite(stored["value"]).all()
+    assert stored["value"].shape == (shape[0], len(cascade.HEADS), shape[1])
+
+
+def test_values_fall_with_every_round_and_stay_above_the_infimum(stored):
+    assert np.diff(stored["value"], axis=1).max() < 1e-9
+    assert (stored["infimum_low"] <= stored["infimum"]).all()
+    assert (stored["infimum"] < stored["uniform"]).all()
+    assert (stored["value"] - stored["price"] > stored["infimum_low"][:, None]).all()
+
+
+def test_layers_side_by_side_are_the_risk_with_ridge():
+    tasks, rng = np.arange(cascade.TASKS), np.random.default_rng(0)
+    x, lam = rng.normal(size=(len(tasks), 3, 8)), rng.uniform(0.1, 1, len(tasks))
+    X, Y = cascade.data()
+    value, slope = cascade.evaluate(x, X, Y, lam, lam)
+    for i in (0, 31):
+        F, mu = cascade.risk(i) + Ridge(lam[i]), Measure(x[i])
+        assert abs(value[i] - F(mu)) < 1e-12
+        assert np.abs(slope[i] - F.gradient(mu.atoms, mu)).max() < 1e-12
+    free, _ = cascade.evaluate(x, X, Y, 0 * lam, lam)
+    assert np.allclose(value - free, cascade.price(x, lam))
+    zero = Measure(np.zeros((1, 8)))
+    C = cascade.risk(5).at(zero).correlation(zero.atoms)[0]
+    assert abs(cascade.critical()[5] - np.linalg.norm(C, 2)) < 1e-12
+
+
+def test_a_cascade_ends_in_rest():
+    share, task = 0.15, 5
+    layers, _ = cascade.cascade(share, np.array([task]), rounds=3)
+    F = cascade.risk(task) + Ridge(share * cascade.critical()[task])
+    assert np.abs(F.gradient(layers[2][0], Measure(layers[2][0]))).max() < 1e-6
+
+
+def test_descents_leave_one_by_one():
+    scale, rng = np.array([1.0, 30.0, 1000.0]), np.random.default_rng(1)
+
+    def bowl(x, runs):
+        stretched = x * np.stack([np.ones(3), scale], axis=1)[runs]
+        slope = 2 * stretched * np.stack([np.ones(3), scale], axis=1)[runs]
+        return (stretched**2).sum(axis=1), slope
+
+    point, value, largest = descend(rng.normal(size=(3, 2)), bowl, 200, 1e-9)
+    assert np.abs(point).max() < 1e-8 and value.max() < 1e-16 and largest.max() <= 1e-9
+    start = rng.normal(size=(3, 2))
+    still, *_ = descend(start, bowl, 0, 1e-9)
+    assert np.array_equal(still, start)

@@ -1,0 +1,330 @@
+"""The experiments whose results are stored: what they are made of, and, weekly, more rows again."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from companion.experiments import propagation, sphere, text
+from companion.tasks import corpus_hash
+from mfbook.flow import gradient_flow
+from mfbook.measure import Measure
+from mfbook.space import Sphere
+from mfbook.sphere import second_order
+
+
+@pytest.fixture(scope="module")
+def stored():
+    return propagation.load()
+
+
+@pytest.fixture(scope="module")
+def settled():
+    return sphere.load()
+
+
+# --------------------------------------------------------------------- propagation of chaos
+
+
+def test_the_table_covers_its_heads_and_steps(stored):
+    heads, steps = len(propagation.HEADS), len(propagation.STEPS)
+    for name in ("descent_largest", "descent_end", "flow_largest", "noise_largest"):
+        errors = stored[name][..., 0].ravel()
+        assert np.isfinite(errors).all()
+        # no two runs have the same error: every row had seeds of its own
+        assert len(np.unique(errors)) == len(errors)
+    assert stored["descent_largest"].shape[:2] == (heads, steps)
+    start = propagation.observe(propagation.law())
+    assert np.allclose(stored["reference"][0], start, rtol=1e-12)
+    # an influence has mean zero, and no eigenvalue is larger than the norm
+    assert np.abs(stored["influence"].mean(axis=1)).max() < 1e-9
+    assert (stored["lipschitz"][:, 0] <= stored["lipschitz"][:, 1]).all()
+
+
+@pytest.mark.parametrize("M", [16, 4096])
+def test_draws_are_counted(M):
+    """From M = 1024 on, equal heads are one of their total weight: the same measure and run."""
+    atoms, weights = propagation.draw(M, np.random.default_rng(M))
+    n = propagation.counts(M, np.random.default_rng(M))
+    assert n.sum() == M
+    mu, law = Measure(atoms, weights), Measure(propagation.law().atoms, n / M)
+    assert np.allclose(propagation.observe(mu), propagation.observe(law), rtol=1e-12, atol=0)
+    apart = Measure(np.repeat(atoms, np.rint(weights * M).astype(int), axis=0))
+    ends = [
+        gradient_flow(propagation.risk(), start, [0, 0.25], method="euler", step=0.25).end
+        for start in (mu, apart)
+    ]
+    assert np.allclose(*map(propagation.observe, ends), rtol=1e-12, atol=0)
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("M, j, seed", [(16, 4, 49), (64, 7, 10), (2048, 0, 7)])
+def test_descent_rows_are_not_stale(stored, M, j, seed):
+    epsilon, i = propagation.STEPS[j], propagation.HEADS.index(M)
+    signed = propagation.descent_row(M, epsilon, seed)
+    assert np.allclose(np.abs(signed).max(axis=0), stored["descent_largest"][i, j, seed], atol=1e-9)
+    assert np.allclose(signed[-1], stored["descent_end"][i, j, seed], atol=1e-9)
+    if j == 0:  # a cell is its rows
+        cell = propagation.descent_cell(M, epsilon, (3, seed))
+        assert np.allclose(cell[1], signed, rtol=0, atol=1e-12)
+
+
+@pytest.mark.weekly
+def test_flow_rows_are_not_stale(stored):
+    M, seed = 512, 3
+    signed, i = propagation.flow_row(M, seed), propagation.HEADS.index(M)
+    assert np.allclose(signed[::4], stored["flow_signed"][i, seed], rtol=1e-6, atol=1e-8)
+    assert np.allclose(np.abs(signed).max(axis=0), stored["flow_largest"][i, seed], atol=1e-9)
+
+
+@pytest.mark.weekly
+def test_constants_of_the_trajectory_are_not_stale(stored):
+    assert np.allclose(propagation.lipschitz_row(2), stored["lipschitz"][2], rtol=1e-7)
+
+
+# -------------------------------------------------------------------------------------- text
+
+
+def test_layers_on_text_share_heads_and_data():
+    """A small layer starts with heads of the large one, and sees the same windows."""
+    times = np.array([0.0, 1.0])
+    run = text.train(8, 5, times=times)
+    assert np.array_equal(run[0], text.initial()[40:48])
+    assert np.array_equal(run, text.train(8, 5, times=times))
+    assert np.abs(run[1] - text.train(8, 5, order=1, times=times)[1]).max() > 1e-3
+
+
+@pytest.mark.weekly
+def test_text_rows_are_not_stale():
+    texts = text.load()
+    if texts["about"]["corpus"] != corpus_hash():
+        pytest.skip(f"the stored results belong to the text {texts['about']['corpus']}")
+    row = text.row(32, 11)
+    assert np.allclose(row["bits"], texts["bits_32"][11], atol=1e-6)
+    assert np.allclose(row["quantiles"], texts["quantiles_32"][11], rtol=1e-5)
+
+
+# -------------------------------------------------------------------------------- the sphere
+
+
+@pytest.mark.parametrize("d", [2, 3, 16])
+def test_perceptron_and_particles_are_the_same_in_every_run(d):
+    a, omega = sphere.perceptron(d)
+    rng = np.random.default_rng(0)
+    directions = rng.normal(size=(d, d))
+    assert np.allclose(a, directions / np.linalg.norm(directions, axis=1)[:, None], atol=1e-15)
+    assert np.allclose(omega, rng.normal(size=d), atol=1e-15)
+    F, (b, scaled) = sphere.energy(5.0, "gelu", True, d, 0.5), sphere.perceptron(d, 0.5)
+    assert (F.beta, F.activation.name, F.normalised, F.dim) == (5.0, "gelu", True, d)
+    assert np.allclose(F.omega, 0.5 * omega) and np.allclose(scaled, F.omega) and (a == b).all()
+    mu = sphere.start(d)
+    assert (mu.size, mu.dim) == (1000 if d == 2 else 500, d)
+    assert Sphere().contains(mu.atoms, 1e-14).all() and (sphere.start(d).atoms == mu.atoms).all()
+    assert np.abs(mu.weights @ mu.atoms).max() < 4 / np.sqrt(mu.size)
+    assert np.abs(sphere.start(d, 1).atoms - mu.atoms).max() > 0.1
+
+
+def degrees(x):
+    return np.degrees(np.arctan2(x[..., 1], x[..., 0]))
+
+
+def test_the_source_s_draw_is_the_published_one():
+    """Units at 175.38 and -128.31 degrees, a dead zone, one local maximum with ReLU."""
+    draw = sphere.source_draw(2)
+    assert degrees(draw.a) == pytest.approx([175.38, -128.31], abs=5e-3)
+    assert draw.omega == pytest.approx([0.6325, -0.4697], abs=5e-5)
+    grid = np.radians(np.arange(-180, 180, 0.1) + 0.05)
+    x = np.stack([np.cos(grid), np.sin(grid)], axis=1)
+    dead = np.degrees(grid[draw.asleep(x)])
+    assert (dead.min(), dead.max()) == pytest.approx((-38.3, 85.4), abs=0.1)
+    v = draw.energy(1.0, "relu").potential(x)
+    rises = (v >= np.roll(v, 1)) & (v > np.roll(v, -1)) & ~draw.asleep(x)
+    assert np.degrees(grid[rises]) == pytest.approx([161.3], abs=0.1)
+    # L = Lip(sigma) |omega|_1 in Theorem 3.5
+    assert np.abs(draw.omega).sum() == pytest.approx(1.102, abs=5e-4)
+    assert np.abs(sphere.source_draw(3).omega).sum() == pytest.approx(2.656, abs=5e-4)
+    angle = np.random.default_rng(42).uniform(0, 2 * np.pi, 1000)
+    assert np.allclose(draw.start.atoms, np.stack([np.cos(angle), np.sin(angle)], 1), atol=1e-15)
+
+
+@pytest.mark.parametrize("d", [2, 3, 8])
+def test_further_draws_of_the_source(d):
+    """Seeds of further draws do not depend on how many are asked for; scale and size do."""
+    first = sphere.source_draw(d)
+    assert (first.start.size, first.start.dim) == (1000 if d == 2 else 500, d)
+    assert first.a.shape == (d, d) and first.omega.shape == (d,)
+    assert Sphere().contains(first.start.atoms, 1e-14).all() and Sphere().contains(first.a).all()
+    seeds = np.random.default_rng(42).integers(0, 2**31 - 1, size=9)
+    for i in (1, 4, 9):
+        other = sphere.source_draw(d, start=i)
+        assert (other.a == first.a).all() and (other.omega == first.omega).all()
+        rng = np.random.default_rng(int(seeds[i - 1]))
+        if d == 2:
+            drawn = degrees(other.start.atoms) % 360
+            assert np.allclose(drawn, np.degrees(rng.uniform(0, 2 * np.pi, 1000)), atol=1e-9)
+        else:
+            x = rng.normal(size=(500, d))
+            x /= np.linalg.norm(x, axis=1)[:, None]
+            assert np.allclose(other.start.atoms, x, atol=1e-15)
+    units = sphere.source_draw(d, perceptron=2)
+    assert (units.start.atoms == first.start.atoms).all() and (units.a != first.a).all()
+    weak = sphere.source_draw(d, scale=0.25, n=7)
+    assert np.allclose(weak.omega, 0.25 * first.omega, atol=1e-16) and weak.start.size == 7
+    F = weak.energy(5.0, "gelu", True)
+    assert (F.beta, F.activation.name, F.normalised, F.dim) == (5.0, "gelu", True, d)
+    assert weak.energy(5.0).a is None and (F.omega == weak.omega).all()
+
+
+def test_arguments_of_a_setup():
+    for name, call in {
+        "d": lambda: sphere.perceptron(1), "scale": lambda: sphere.perceptron(2, -1.0),
+        "activation": lambda: sphere.energy(1.0, "swish"),
+        "direction": lambda: sphere.run(2, 1.0, "up", "none"),
+        "rule": lambda: sphere.published(2, 1.0, "ascent", "none", rule="theirs"),
+        "draw": lambda: sphere.load("first"), "start": lambda: sphere.source_draw(2, start=-1),
+        "perceptron": lambda: sphere.source_draw(2, perceptron=-1),
+        "wanted": lambda: sphere.select({"beta": 0, "seed": 0, "scale": 1}, colour=1),
+    }.items():  # fmt: skip
+        with pytest.raises(ValueError, match=f"^{name}:"):
+            call()
+
+
+def test_stored_runs_are_those_of_the_sweep_each_once(settled):
+    cells = sphere.cells()
+    assert all(set(cell) == set(inspect.signature(sphere.run).parameters) for cell in cells)
+    assert len({tuple(sorted(cell.items())) for cell in cells}) == len(cells)
+    for name in cells[0]:
+        assert (settled[name] == np.array([cell[name] for cell in cells])).all()
+    # one seed and one scale unless asked for; 13 temperatures, two directions, three units
+    assert [sphere.select(settled, d=d).sum() for d in (2, 3)] == [156, 156]
+    wanted = {"d": 2, "direction": "descent", "units": "gelu", "normalised": False}
+    chosen = [sphere.select(settled, beta=25.0, seed=s, **wanted).any() for s in range(60)]
+    assert chosen == [s < 50 for s in range(60)]
+    wanted["beta"] = 5.0
+    scales = {s for s in np.arange(65) / 8 if sphere.select(settled, scale=s, **wanted).any()}
+    assert scales == set(sphere.SCALES)
+
+
+def test_stored_runs_are_what_a_run_is(settled):
+    first = settled["first"]
+    masses, centres = settled["masses"].astype(float), settled["centres"]
+    assert first[0] == 0 and (np.diff(first) == settled["count"]).all()
+    assert (settled["count"] > 0).all() and len(masses) == len(centres) == first[-1]
+    assert (masses > 0).all() and np.abs(np.add.reduceat(masses, first[:-1]) - 1).max() < 1e-5
+    assert np.abs(np.linalg.norm(centres, axis=1) - 1).max() < 1e-5
+    ascent, low = settled["direction"] == "ascent", settled["d"] <= 3
+    assert (np.isnan(settled["gap"]) == ascent).all()
+    assert (np.isnan(settled["least"]) == ~low).all()
+    gap, found = settled["gap"][~ascent], settled["gap_found"][~ascent]
+    assert ((0 <= found) & (found <= gap) & (gap < np.inf)).all()
+    assert (settled["speed"][settled["stopped"]] <= 1e-4).all() and (settled["time"] >= 0).all()
+    assert (settled["steps"] <= np.where(low, sphere.MOST, np.inf)).all()
+
+
+@pytest.fixture(scope="module")
+def published():
+    return sphere.load("source")
+
+
+def test_stored_runs_of_the_source_are_those_of_the_sweep(published):
+    """Every cell once; beside each repulsion with a perceptron on the sphere one without."""
+    cells = sphere.source_cells()
+    assert all(set(cell) == set(inspect.signature(sphere.published).parameters) for cell in cells)
+    taken = [{**cell, "steps": int(k)} for cell, k in zip(cells, published["steps"], strict=False)]
+    cells = cells + sphere.beside_cells(taken)
+    assert len({tuple(sorted(cell.items())) for cell in cells}) == len(cells)
+    for name in sphere.KEYS:
+        assert (published[name] == np.array([cell[name] for cell in cells])).all(), name
+    # the figures: 13 temperatures, both signs, three perceptrons, plain and normalised
+    assert sphere.select(published, d=2).sum() == sphere.select(published, d=3).sum() + 26 == 156
+    for d in (2, 3):
+        assert sphere.select(published, d=d, rule="stiff").sum() == 156
+    assert [sphere.select(published, d=3, beside=units).sum() for units in ("relu", "gelu")] == [
+        26, 26
+    ]  # fmt: skip
+    beside = published["beside"] != ""
+    most = published["most"][beside]
+    assert (published["steps"][beside] == most).all() and most.max() <= sphere.BESIDE_MOST
+
+
+def test_stored_runs_of_the_source_are_runs(published):
+    first, source = published["first"], published["rule"] != "stiff"
+    masses, centres = published["masses"].astype(float), published["centres"]
+    assert (np.diff(first) == published["count"]).all() and len(masses) == first[-1]
+    assert len(published["asleep"]) == len(masses) == len(centres) and centres.shape[1] == 3
+    assert np.abs(np.add.reduceat(masses, first[:-1]) - 1).max() < 1e-5
+    size, placed = np.linalg.norm(centres, axis=1), published["count"] <= sphere.PLACED
+    placed = np.repeat(placed & (published["d"] <= 3), published["count"])
+    assert np.abs(size[placed] - 1).max() < 1e-5 and (size[~placed] == 0).all()
+    # Euler's steps are 0.1; who has stopped is slow
+    assert np.allclose(published["time"][source], published["steps"][source] / 10)
+    assert (published["speed"][published["stopped"]] <= 1e-4).all()
+    descent = (published["direction"] == "descent") & (published["d"] <= 3)
+    assert (np.isnan(published["gap"]) == ~descent).all()
+    gap, found = published["gap"][descent], published["gap_found"][descent]
+    assert ((0 <= found) & (found <= gap) & (gap < np.inf)).all()
+    assert (published["uncapped"] <= published["count"]).all()
+    assert ((0 <= published["dead"]) & (published["dead"] <= 1 + 1e-12)).all()
+
+
+def test_counts_that_are_known_of_the_published_program(published):
+    """Published protocol: ascent 1, 4, 7 without perceptron, and so on."""
+    known = {
+        ("ascent", "none"): (1, 4, 7), ("ascent", "relu"): (1, 2, 4), ("ascent", "gelu"): (2, 2, 2),
+        ("descent", "none"): (13, 38, 82),
+    }  # fmt: skip
+    for (direction, units), counts in known.items():
+        for beta, count in zip((1.0, 10.0, 50.0), counts, strict=True):
+            chosen = sphere.select(
+                published, d=2, beta=beta, direction=direction, units=units, normalised=False
+            )
+            assert published["count"][chosen].tolist() == [count]
+    wanted = {"d": 2, "direction": "descent", "units": "none", "normalised": False}
+    for rule, counts in (("source", [8, 8, 8]), ("uncapped", [2, 3, 4])):
+        runs = [sphere.select(published, beta=b, rule=rule, **wanted) for b in (0.01, 0.05, 0.1)]
+        assert [int(published["count"][run].item()) for run in runs] == counts
+    # where the published animations end; the last frame's label may be a snapshot early
+    ends = {("ascent", "none", False): 78, ("ascent", "none", True): 25,
+            ("descent", "relu", True): 421}  # fmt: skip
+    for (direction, units, normalised), time in ends.items():
+        shown = sphere.select(
+            published, d=2, beta=1.0, direction=direction, units=units, normalised=normalised
+        )
+        assert published["time"][shown] == pytest.approx([time])
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("cell", [
+    (2, 10.0, "ascent", "relu", True, "source"), (2, 0.05, "descent", "gelu", False, "uncapped"),
+    (3, 5.0, "descent", "relu", False, "source"), (2, 1.0, "descent", "gelu", False, "stiff"),
+])  # fmt: skip
+def test_stored_runs_of_the_source_are_not_stale(published, cell):
+    names = ("d", "beta", "direction", "units", "normalised", "rule")
+    (i,) = np.flatnonzero(sphere.select(published, **dict(zip(names, cell, strict=True))))
+    row = sphere.published(*cell)
+    assert (row["count"], row["reason"]) == (published["count"][i], published["reason"][i])
+    assert row["value"] == pytest.approx(published["value"][i], rel=1e-9)
+    part = slice(published["first"][i], published["first"][i + 1])
+    assert np.allclose(np.sort(published["masses"][part]), np.sort(row["masses"]), atol=1e-6)
+    if cell[-1] != "stiff":
+        assert abs(row["steps"] - published["steps"][i]) <= 10
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize(
+    "cell", [(2, 5.0, "ascent", "gelu", False), (3, 1.0, "descent", "none", True)]
+)
+def test_stored_runs_are_not_stale(settled, cell):
+    names = ("d", "beta", "direction", "units", "normalised")
+    (i,) = np.flatnonzero(sphere.select(settled, **dict(zip(names, cell, strict=True))))
+    row, (d, beta, direction, units, normalised) = sphere.run(*cell), cell
+    assert row["count"] == settled["count"][i]
+    assert row["value"] == pytest.approx(settled["value"][i], rel=1e-9)
+    part = slice(settled["first"][i], settled["first"][i + 1])
+    assert np.allclose(np.sort(settled["masses"][part]), np.sort(row["masses"]), atol=1e-6)
+    # of the energy that the flow descends, at a state near rest
+    F = sphere.energy(beta, units, normalised, d)
+    assert (row["value"] > F(sphere.start(d))) == (direction == "ascent")
+    if direction == "ascent":
+        centres = Measure(row["centres"], row["masses"] / row["masses"].sum())
+        assert row["least"] == pytest.approx(-second_order(F, centres).eigenvalues[-1], abs=0.05)

@@ -1,0 +1,417 @@
+"""Regions and extremal points of ReLU potentials: brute force, closed forms and symmetry."""
+
+from itertools import combinations
+from math import comb
+
+import numpy as np
+import pytest
+from examples import circle, points
+
+from companion.mathematics.landscape import maximise_potential, minimise_potential, sign_regions
+from companion.mathematics.landscape.closed_forms import (
+    collinear_maximum,
+    diagonal_maximum,
+    nonnegative_maximum,
+)
+from companion.mathematics.landscape.degeneracy import (
+    is_analytic_potential,
+    nondegenerate_normalised,
+)
+from mfbook.measure import Measure
+from mfbook.sphere import SphereEnergy
+
+
+def unit(x):
+    x = np.asarray(x, dtype=float)
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def potential(x, a, omega):
+    return np.maximum(x @ np.transpose(a), 0) ** 2 @ np.asarray(omega, dtype=float)
+
+
+def draw(seed, J, d):
+    rng = np.random.default_rng(seed)
+    return unit(rng.normal(size=(J, d))), rng.normal(size=J)
+
+
+def turn(seed, d):
+    return np.linalg.qr(np.random.default_rng(seed).normal(size=(d, d)))[0]
+
+
+def ascend(a, omega, starts, steps=500):
+    """Ends of x <- grad(v / 2 + s |x|^2 / 2) / |...|, with s so that this function is convex."""
+    x = starts
+    for _ in range(steps):
+        g = (np.maximum(x @ a.T, 0) * omega) @ a
+        x = unit(g + (np.abs(omega).sum() or 1.0) * x)
+    return x
+
+
+def in_some_piece(best, a, x, tolerance=1e-6):
+    """Whether each x belongs to one of the pieces, by their definition."""
+    inside = np.zeros(len(x), bool)
+    for signs, span in zip(best.signs, best.spans, strict=True):
+        if len(span) == 1:
+            inside |= np.linalg.norm(x - span, axis=1) <= tolerance
+            continue
+        off = np.linalg.norm(x - (x @ span.T) @ span, axis=1)
+        height = x @ a.T
+        right = np.where(signs == 0, np.abs(height) <= tolerance, signs * height >= -tolerance)
+        inside |= (off <= tolerance) & right.all(axis=1)
+    return inside
+
+
+# ---------------------------------------------------------------------------------------------
+# regions
+
+
+def assert_regions(a, count, samples=5000):
+    """So many, all different, each with a point inside, and none that a sample lies in is lost."""
+    regions = sign_regions(a)
+    known = {tuple(s) for s in regions.signs}
+    assert len(regions) == len(known) == count
+    np.testing.assert_array_equal(np.sign(regions.points @ a.T), regions.signs)
+    np.testing.assert_allclose(np.linalg.norm(regions.points, axis=1), 1, rtol=1e-14)
+    seen = np.sign(points(0, samples, a.shape[1]) @ a.T).astype(np.int8)
+    assert {tuple(s) for s in np.unique(seen, axis=0)} <= known
+    return regions
+
+
+@pytest.mark.parametrize(
+    "J, d",
+    [(1, 2), (2, 2), (7, 2), (200, 2), (1, 3), (3, 3), (25, 3), (8, 4), (8, 5), (2, 6), (9, 7)],
+)
+def test_regions_in_general_position(J, d):
+    a, omega = draw(J, J, d)
+    regions = assert_regions(a, 2 * sum(comb(J - 1, i) for i in range(d)))
+    x, A = regions.points, regions.matrices(omega)
+    np.testing.assert_allclose(
+        np.einsum("ri,rij,rj->r", x, A, x), potential(x, a, omega), atol=1e-13
+    )
+
+
+def reflections(n, signed=False):
+    """Hyperplanes x_i = x_j: their regions are the orderings of the coordinates, or with signs."""
+    e, pairs = np.eye(n), list(combinations(range(n), 2))
+    plus = [*e, *(e[i] + e[j] for i, j in pairs)] if signed else []
+    return [e[i] - e[j] for i, j in pairs] + plus
+
+
+@pytest.mark.parametrize(
+    "a, count",
+    [
+        ([[1, 0], [1, 0], [-1, 0], [0, 1]], 4),  # repeated and opposite directions
+        ([[1, 0, 0], [-1, 0, 0]], 2),
+        ([[1, 0, 0], [0, 1, 0], [1, 1, 0], [1, -1, 0]], 8),  # planes through one axis
+        ([[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1]], 12),
+        (reflections(3), 6),
+        (reflections(5), 120),
+        (reflections(2, True), 8),
+        (reflections(4, True), 384),
+    ],
+)
+def test_regions_in_special_position(a, count):
+    regions = assert_regions(unit(a), count)
+    assert np.abs(regions.points @ regions.a.T).min() > 1e-3
+
+
+# ---------------------------------------------------------------------------------------------
+# the global search
+
+
+@pytest.mark.parametrize("J, d", [(1, 2), (2, 2), (6, 2), (20, 2), (3, 3), (20, 3), (9, 4)])
+@pytest.mark.parametrize("seed", range(2))
+def test_extrema_against_many_starts(seed, J, d):
+    a, omega = draw(100 * seed + 10 * J + d, J, d)
+    starts = points(1, 100, d)
+    for weights in (omega, -omega, np.abs(omega), -np.abs(omega)):
+        best, low = maximise_potential(a, weights), minimise_potential(a, -weights)
+        assert low.value == -best.value and (low.points == best.points).all()
+        ends = ascend(a, weights, starts)
+        v = potential(ends, a, weights)
+        assert v.max() <= best.value + 1e-12
+        assert v.max() == pytest.approx(best.value, abs=1e-5)
+        assert in_some_piece(best, a, ends[v >= best.value - 1e-13], 1e-3).all()
+        # isolated maximisers are stationary, and every point is one
+        np.testing.assert_allclose(potential(best.points, a, weights), best.value, atol=1e-12)
+        for x in best.points:
+            g = (np.maximum(a @ x, 0) * weights) @ a
+            np.testing.assert_allclose(g, (g @ x) * x, atol=1e-10)
+
+
+@pytest.mark.parametrize("find, sign", [(maximise_potential, 1), (minimise_potential, -1)])
+@pytest.mark.parametrize("J, d, repeated", [(5, 2, False), (6, 3, False), (4, 3, True)])
+def test_table_of_regions(J, d, repeated, find, sign):
+    """The best point of each closed region, against all samples that lie in it."""
+    a, omega = draw(40 + J, J, d)
+    if repeated:  # units in both directions of a line
+        a, omega = np.concatenate([-a[:2], a]), np.concatenate([[0.3, -0.7], omega])
+    best = find(a, omega)
+    table, x = best.candidates, circle(20_000) if d == 2 else points(0, 20_000, d)
+    signs, v = np.sign(x @ a.T), sign * potential(x, a, omega)
+    assert sign * best.value == pytest.approx((sign * table.values).max(), abs=1e-12)
+    assert sign * best.value >= v.max() - 1e-12
+    np.testing.assert_allclose(potential(table.points, a, omega), table.values, atol=1e-12)
+    np.testing.assert_allclose(table.matrices, table.regions.matrices(omega), atol=1e-13)
+    for r, pattern in enumerate(table.regions.signs):
+        height, A = pattern * (a @ table.points[r]), table.matrices[r]
+        assert (height >= -1e-9).all()
+        mine = v[(signs == pattern).all(axis=1)]
+        value, top = sign * table.values[r], np.linalg.eigvalsh(sign * A)[-1]
+        assert sign * table.eigenvalues[r] == pytest.approx(top, abs=1e-12)
+        assert mine.max(initial=-np.inf) <= value + 1e-12 and value <= top + 1e-12
+        # on the circle the end of an arc may be one step away, where v is Lipschitz
+        assert d > 2 or mine.max() >= value - 1e-2
+        assert table.inside[r] == ((height > 1e-9).all() and abs(value - top) <= 1e-10)
+
+
+PIECES = {  # directions, weights, value, dimensions of the pieces
+    "equal kinks, on the boundary": ([[1, 0, 0], [-1, 0, 0]], [-1.0, -2.0], 0, [1]),
+    "two points of the equator": ([[1, 0], [-1, 0]], [-1.0, -2.0], 0, [0, 0]),
+    "a dead zone": (np.eye(3), [-1.0, -2.0, -3.0], 0, [2]),
+    "a constant": (np.concatenate([np.eye(2), -np.eye(2)]), np.ones(4), 1, [1] * 4),
+    "no weights": (np.eye(2), np.zeros(2), 0, None),
+    "a quarter of the equator": (np.eye(3), [1.0, 1.0, -1.0], 1, [1]),
+    "kinks that cancel": ([[1, 0, 0], [-1, 0, 0], [0, 1, 0]], [2.0, 2.0, 1.0], 2, [0, 0]),
+    "three units": (circle(3), np.ones(3), 1, [0] * 3),
+    "an arc where all are active": (
+        [[1, s * (k == 1), s * (k == 2), s * (k == 3)] for k in (1, 2, 3) for s in (1, -1)],
+        np.repeat([3.0, 1.0, -1.0], 2), 3, [1]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PIECES)
+def test_all_maximisers_of_potentials_that_tie(case):
+    a, omega, value, dimensions = PIECES[case]
+    a, omega = unit(a), np.asarray(omega)
+    for Q in (np.eye(a.shape[1]), turn(2, a.shape[1])):
+        best = maximise_potential(a @ Q, omega)
+        assert best.value == pytest.approx(value, abs=1e-12)
+        assert dimensions is None or sorted(best.dimensions) == dimensions
+        assert best.kind == ("continuum" if any(best.dimensions) else "points")
+        on = np.abs(best.points @ (a @ Q).T) > 1e-9
+        np.testing.assert_array_equal(np.sign(best.points @ (a @ Q).T) * on, best.signs)
+        # all points that are maximal, and no others, lie in a piece
+        x = circle(720) @ Q if a.shape[1] == 2 else points(3, 5000, a.shape[1])
+        x = np.concatenate([x, ascend(a @ Q, omega, x[:200])])
+        gap = best.value - potential(x, a @ Q, omega)
+        assert in_some_piece(best, a @ Q, x[gap <= 1e-13], 1e-3).all()
+        assert np.abs(gap[in_some_piece(best, a @ Q, x, 1e-9)]).max(initial=0) <= 1e-8
+
+
+@pytest.mark.parametrize("find", [maximise_potential, minimise_potential])
+def test_rotation_permutation_repetition_idle_units_and_scale(find):
+    rng = np.random.default_rng(5)
+    a, omega = draw(7, 6, 3)
+    best, Q, order = find(a, omega), turn(5, 3), rng.permutation(6)
+    mixed = find(a[order] @ Q.T, omega[order])
+    assert mixed.value == pytest.approx(best.value, rel=1e-12)
+    np.testing.assert_allclose(mixed.points, best.points @ Q.T, atol=1e-9)
+    np.testing.assert_array_equal(mixed.signs, best.signs[:, order])
+    more = [find(np.concatenate([a, a]), np.concatenate([0.3 * omega, 0.7 * omega]))]
+    more.append(find(np.concatenate([a, -a]), np.concatenate([omega, 0 * omega])))
+    for factor, scaled in ((1, more[0]), (1, more[1]), *(
+        (factor, find(a, factor * omega)) for factor in (1e-12, 1e12)
+    )):  # fmt: skip
+        assert scaled.value == pytest.approx(factor * best.value, rel=1e-12)
+        np.testing.assert_allclose(scaled.points, best.points, atol=1e-9)
+    table = more[1].candidates
+    np.testing.assert_array_equal(table.regions.signs[:, :6], best.candidates.regions.signs)
+    np.testing.assert_allclose(table.values, best.candidates.values, atol=1e-13)
+    np.testing.assert_array_equal(table.inside, best.candidates.inside)
+
+
+def test_zero_has_no_sign():
+    for find, omega in ((maximise_potential, [-2.0, -1.0]), (minimise_potential, [2.0, 1.0])):
+        best = find(np.eye(2), omega)
+        zeros = np.array([best.value, *best.candidates.values, *best.candidates.eigenvalues])
+        assert best.value == 0 and not np.signbit(zeros[zeros == 0]).any()
+
+
+def test_an_energy_and_its_diracs():
+    a, omega = draw(2, 3, 3)
+    F = SphereEnergy(4.0, a, omega)
+    best = maximise_potential(F)
+    assert best.value == maximise_potential(a, omega).value
+    energy = F(Measure.dirac(best.points[0]))
+    assert energy == pytest.approx(1 / 8 + best.value / 2)
+    assert all(F(Measure(points(seed, 4, 3))) <= energy for seed in range(20))
+
+
+# ---------------------------------------------------------------------------------------------
+# closed forms
+
+
+def same(closed, a, omega):
+    """The closed form is what the search finds."""
+    a, search = np.asarray(a), maximise_potential(a, omega)
+    size = max(1.0, np.abs(omega).sum())
+    assert closed.value == pytest.approx(search.value, abs=1e-12 * size)
+    assert closed.kind == search.kind
+    assert in_some_piece(closed, a, search.points).all()
+    assert in_some_piece(search, a, closed.points).all()
+    assert sorted(set(closed.dimensions)) == sorted(set(search.dimensions))
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("d", [2, 3, 4])
+@pytest.mark.parametrize(
+    "signs, omega, value, points",
+    [
+        ([1, -1, 1], [1.0, 4.0, 2.0], 4.0, 1),
+        ([1, 1, -1], [0.1, 0.2, 0.3], 0.3, 2),  # a tie up to rounding
+        ([1, 1, -1], [0.1, 0.2, 0.3 - 1e-9], 0.3, 1),
+        ([1, 1], [2.0, -1.0], 1.0, 1),
+        ([1, -1], [-1.0, -2.0], 0.0, None),  # the equator
+        ([1, 1], [-1.0, -2.0], 0.0, None),  # a half-sphere
+        ([1, -1], [-1.0, 0.0], 0.0, None),
+        ([1, -1], [0.0, 0.0], 0.0, None),  # everything
+    ],
+)
+def test_collinear(signs, omega, value, points, d, size):
+    a1, omega = unit(np.arange(1.0, d + 1)), size * np.array(omega)
+    closed = collinear_maximum(a1, signs, omega)
+    assert closed.value == pytest.approx(size * value, rel=1e-14)
+    if points is not None:
+        assert len(closed.points) == points and closed.kind == "points"
+    same(closed, np.outer(signs, a1), omega)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("omega, d", [
+    ([1.0, 3.0, 2.0], 3), ([1.0, 3.0], 4), ([3.0, 1.0, 3.0], 4), ([2.0, 2.0, 2.0], 3),
+    ([-1.0, 2.0, -7.0], 3), ([5.0], 2), ([0.3, 0.1 + 0.2], 2), ([0.3, 0.3 - 1e-9], 2),
+])  # fmt: skip
+def test_diagonal(omega, d, size):
+    omega = size * np.array(omega)
+    closed, a = diagonal_maximum(omega, d), np.eye(d)[: len(omega)]
+    same(closed, a, omega)
+    ties = np.sum(omega >= omega.max() * (1 - 1e-12))
+    assert closed.dimensions == (ties - 1,)
+    if (omega > 0).all():
+        same(nonnegative_maximum(a, omega), a, omega)
+
+
+@pytest.mark.parametrize("J, d", [(1, 2), (3, 2), (2, 3), (5, 3), (4, 4), (3, 5)])
+def test_nonnegative(J, d):
+    rng = np.random.default_rng(J + d)
+    a, omega = unit(rng.random((J, d))), rng.random(J) + 0.1
+    closed = nonnegative_maximum(a, omega)
+    assert (closed.points >= 0).all() and closed.kind == "points"
+    top = np.linalg.svd(np.sqrt(omega)[:, None] * a)[1][0]
+    assert closed.value == pytest.approx(top**2)
+    same(closed, a, omega)
+
+
+def test_nonnegative_with_blocks():
+    """In any order of the coordinates; equal blocks tie."""
+    a = unit([[1, 2, 0, 0], [2, 1, 0, 0], [0, 0, 1, 2], [0, 0, 2, 1]])
+    for order in ([0, 1, 2, 3], [0, 2, 1, 3], [3, 1, 0, 2]):
+        for omega, dimensions in ((np.ones(4), (1,)), (np.array([2.0, 2.0, 1.0, 1.0]), (0,))):
+            closed = nonnegative_maximum(a[:, order], omega)
+            assert closed.dimensions == dimensions
+            same(closed, a[:, order], omega)
+
+
+# ---------------------------------------------------------------------------------------------
+# conditions on the weights
+
+
+def is_quadratic(a, omega):
+    """Whether some quadratic form equals v at many points."""
+    d = a.shape[1]
+    x = points(0, 20 * d * d, d)
+    monomials = np.stack([x[:, i] * x[:, j] for i in range(d) for j in range(i, d)], axis=1)
+    v = potential(x, a, omega)
+    fit = monomials @ np.linalg.lstsq(monomials, v)[0]
+    return np.abs(fit - v).max() <= 1e-10
+
+
+@pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.parametrize("cancel", [True, False])
+def test_analytic_potentials_are_quadratic_forms(cancel, d):
+    a, omega = draw(d, 4, d)
+    # each line three times: c with w, -c with w - 0.3 and with 0.3
+    a = np.concatenate([a, -a, -a])
+    omega = np.concatenate([omega, omega - 0.3, np.full(4, 0.3 if cancel else 0.31)])
+    assert is_analytic_potential(a, omega) is cancel
+    assert is_quadratic(a, omega) == cancel
+    assert is_analytic_potential(a, 0 * omega)
+
+
+def test_tolerance_of_analyticity_is_relative_to_all_weights():
+    a = [[1.0, 0.0], [-1.0, 0.0]]
+    for size in (1e-3, 1.0, 1e3):
+        assert is_analytic_potential(a, [size, size * (1 + 1e-9)])
+        assert not is_analytic_potential(a, [size, size * (1 + 1e-8)])
+    # a jump of 2 beside weights of 4
+    assert is_analytic_potential(a, [3.0, 1.0], tolerance=0.5)
+    assert not is_analytic_potential(a, [3.0, 1.0], tolerance=0.499)
+    # of directions too
+    near = unit([[1, 0], [-1, 1e-6]])
+    assert not is_analytic_potential(near, [1.0, 1.0])
+    assert is_analytic_potential(near, [1.0, 1.0], tolerance=1e-5)
+
+
+CORNER = np.concatenate([np.eye(2), -np.eye(2)])
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("a, omega, expected", [
+    # holds, holds on the active units, constant: no condition follows from another
+    (circle(3), [1.0, 1.0, -1.0], (False, True, False)),
+    (np.eye(2), [1.0, 2.0], (True, False, False)),  # a dead zone has A_C = 0
+    (np.eye(2), [1.0, -1.0], (False, False, False)),
+    (np.eye(2), [0.0, 0.0], (False, False, True)),
+    (CORNER, [0.7] * 4, (False, False, True)),
+    (CORNER, [0.7, 0.8, 0.7, 0.8], (False, True, False)),  # cancelling kinks are not enough
+    (unit([[1, 2], [2, 1], [1, -1]]), [1.0, 2.0, 3.0], (True, False, False)),
+])  # fmt: skip
+def test_conditions_of_normalised_attention(a, omega, expected, size):
+    """Region by region by their definition, whatever the size of the weights."""
+    omega = size * np.array(omega)
+    report = nondegenerate_normalised(a, omega)
+
+    def multiple(weights):
+        A = np.einsum("j,jk,jl->kl", weights * omega, a, a)
+        return np.abs(A - np.trace(A) / 2 * np.eye(2)).max() <= 1e-11 * size
+
+    signs = report.regions.signs
+    assert report.difference_is_multiple.tolist() == [multiple(s) for s in signs]
+    assert report.active_is_multiple.tolist() == [multiple(s > 0) for s in signs]
+    assert (report.holds, not report.active_is_multiple.any(), report.constant) == expected
+    assert report.holds == (not report.difference_is_multiple.any())
+    if report.constant:  # the uniform measure is stationary
+        F, uniform = SphereEnergy(2.0, a, omega, normalised=True), Measure(circle(64))
+        assert np.abs(F.velocity(circle(64), uniform)).max() <= 1e-14 * max(1, size)
+
+
+# ---------------------------------------------------------------------------------------------
+# what does not fit
+
+A, OMEGA = np.eye(2), np.ones(2)
+
+
+@pytest.mark.parametrize("name, call", [
+    ("a", lambda: sign_regions([[1.0, 1.0]])),
+    ("a", lambda: sign_regions([[1.0], [1.0]])),
+    ("a", lambda: sign_regions(draw(0, 60, 12)[0])),
+    ("a", lambda: maximise_potential(draw(0, 40, 9)[0], np.ones(40))),
+    ("a", lambda: maximise_potential(SphereEnergy(1.0))),
+    ("a", lambda: maximise_potential(SphereEnergy(1.0, A, OMEGA, "gelu"))),
+    ("a", lambda: maximise_potential(SphereEnergy(1.0, A, OMEGA, bias=OMEGA))),
+    ("omega", lambda: maximise_potential(A)),
+    ("omega", lambda: minimise_potential(A, [1.0])),
+    ("a1", lambda: collinear_maximum([2.0, 0.0], [1], [1.0])),
+    ("signs", lambda: collinear_maximum([1.0, 0.0], [1, 0, -1], [1.0, 1.0, 1.0])),
+    ("omega", lambda: collinear_maximum([1.0, 0.0], [1, 1], [1.0])),
+    ("omega", lambda: diagonal_maximum([-1.0, 0.0])),
+    ("d", lambda: diagonal_maximum([1.0, 1.0, 1.0], d=2)),
+    ("a", lambda: nonnegative_maximum([[0.6, -0.8]], [1.0])),
+    ("omega", lambda: nonnegative_maximum(A, [1.0, 0.0])),
+    ("omega", lambda: nondegenerate_normalised(A, [1.0])),
+])  # fmt: skip
+def test_what_does_not_fit_is_refused(name, call):
+    with pytest.raises((TypeError, ValueError), match=f"^{name}:"):
+        call()

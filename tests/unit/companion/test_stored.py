@@ -1,0 +1,82 @@
+"""Stored results are those of the program: a row of each file is computed again, every time."""
+
+import numpy as np
+import pytest
+
+from companion.experiments import cascade, propagation, sphere, text
+from companion.tasks import corpus_hash
+from tools.chapters import ROOT
+
+
+def of_cascade(stored):
+    """A cascade of three rounds and its infimum."""
+    share, task = 0.5, 0
+    i, one = cascade.SHARES.index(share), np.array([task])
+    layers, values = cascade.cascade(share, one, rounds=3)
+    upper, lower = cascade.infimum(share, one)
+    yield "value", values[:, 0], stored["value"][i, :3, task], 1e-6
+    yield "working", [cascade.working(x).sum() for x in layers], stored["working"][i, :3, task], 0
+    yield "infimum", upper[0], stored["infimum"][i, task], 1e-6
+    yield "infimum_low", lower[0], stored["infimum_low"][i, task], 1e-6
+
+
+def of_propagation(stored):
+    """A descent and a flow of 16 heads, and the solution that both are compared with."""
+    M, j, seed = 16, 0, 7
+    i, descent = propagation.HEADS.index(M), propagation.descent_row(M, propagation.STEPS[j], seed)
+    flow = propagation.flow_row(M, seed)
+    yield "reference", propagation.reference(), stored["reference"], 1e-8
+    yield "descent_largest", abs(descent).max(axis=0), stored["descent_largest"][i, j, seed], 1e-8
+    yield "descent_end", descent[-1], stored["descent_end"][i, j, seed], 1e-8
+    yield "flow_largest", abs(flow).max(axis=0), stored["flow_largest"][i, seed], 1e-7
+    yield "flow_signed", flow[::4], stored["flow_signed"][i, seed], 1e-6
+
+
+def of_text(stored):
+    """A layer of eight heads."""
+    if stored["about"]["corpus"] != corpus_hash():
+        pytest.skip("this Python ships another text")
+    row = text.row(8, 3)
+    yield "bits_8", row["bits"], stored["bits_8"][3], 1e-6
+    yield "quantiles_8", row["quantiles"], stored["quantiles_8"][3], 1e-5
+
+
+def of_sphere(stored):
+    """A run of the published draw and one of the second, and the clusters at their ends."""
+    for store, mark, run, cell in (
+        (sphere.load("source"), "source_", sphere.published, {"rule": "source"}),
+        (sphere.load(), "", sphere.run, {}),
+    ):
+        cell |= {"d": 2, "beta": 5.0, "direction": "ascent", "units": "gelu", "normalised": False}
+        (i,) = np.flatnonzero(sphere.select(store, **cell))
+        row = run(**cell)
+        for name in ("count", "stopped", "value", "least"):
+            yield mark + name, row[name], store[name][i], 1e-6
+        yield mark + "time", row["time"], store["time"][i], 0.05  # it ends on a step
+        part = slice(store["first"][i], store["first"][i + 1])
+        yield mark + "masses", row["masses"], store["masses"][part], 1e-5
+        yield mark + "centres", row["centres"], store["centres"][part, :2], 1e-5
+
+
+ROWS = {
+    cascade: of_cascade, propagation: of_propagation, text: of_text, sphere: of_sphere,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("experiment", ROWS, ids=lambda module: module.FILE.name)
+def test_a_row_computed_again_is_the_stored_one(experiment):
+    for name, found, kept, tolerance in ROWS[experiment](experiment.load()):
+        found, kept = np.asarray(found, float), np.asarray(kept, float)
+        scale = max(1.0, np.abs(kept).max())
+        assert found.shape == kept.shape and np.abs(found - kept).max() <= tolerance * scale, (
+            f"{name} in {experiment.FILE.name} is not what the program computes: "
+            f"{experiment.COMMAND} computes the file again"
+        )
+
+
+def test_every_file_has_a_row():
+    files = {path.name for path in propagation.FILE.parent.glob("*.npz")}
+    assert files == {module.FILE.name for module in ROWS}
+    for module in ROWS:
+        assert module.load()["about"]["command"] == module.COMMAND
+        assert module.COMMAND.removeprefix("python ") in (ROOT / "Makefile").read_text()

@@ -1,0 +1,448 @@
+"""Tasks: known optima are optimal, hand-made heads solve what they should, real text is text."""
+
+import ast
+import hashlib
+import itertools
+import math
+import re
+import sys
+import textwrap
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+from pydoc_data.topics import topics
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import rel_entr
+
+from companion.tasks import (
+    ALPHABET,
+    Task,
+    bigram_bits,
+    bits_per_character,
+    clean,
+    copy_head,
+    copy_task,
+    corpus,
+    corpus_hash,
+    entropy,
+    induction_task,
+    prose,
+    teacher_student,
+    text_task,
+    unigram_bits,
+)
+from companion.tasks.embedding import positions, tied, words
+from mfbook.attention import HeadShape, attention_weights, features, softmax
+from mfbook.measure import Measure
+
+SHAPE = HeadShape(4, 2, 2)
+
+
+def maker(make, *arguments, **sizes):
+    return lambda rng=0, **changes: make(*arguments, **{**sizes, "rng": rng, **changes})
+
+
+teacher = maker(teacher_student, SHAPE, sequences=10, tokens=5, vocabulary=6, heads=3)
+copying = maker(copy_task, sequences=10, tokens=6, vocabulary=4, lag=2)
+induction = maker(induction_task, sequences=10, tokens=6, vocabulary=4)
+reading = maker(text_task, sequences=10, tokens=6, held_out=3)
+MAKERS = {"teacher": teacher, "copy": copying, "induction": induction, "text": reading}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_same_seed_same_task(make):
+    one, two, other = make(7), make(np.random.default_rng(7)), make(8)
+    assert (one.X == two.X).all() and (one.Y == two.Y).all() and (one.X != other.X).any()
+    assert np.abs(one.W_U.sum(axis=1)).max() < 1e-13
+    assert not any(array.flags.writeable for array in (one.X, one.Y, one.W_U))
+
+
+# ------------------------------------------------------------------------------ the teacher
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_teacher_is_optimal(seed):
+    task = teacher(seed)
+    R, ball = task.risk(SHAPE, SHAPE.ball(4.0)), SHAPE.ball(4.0)
+    assert abs(R(task.teacher) - task.optimal_risk) < 1e-14
+    local, probes = R.at(task.teacher), ball.sample(seed, 200)
+    assert np.abs(local.first_variation(probes)).max() <= 1e-15
+    assert np.abs(local.gradient(probes)).max() <= 1e-15
+    # the labels are worth learning: far from uniform, far from certain
+    assert 0.3 < task.optimal_risk < 0.97 * np.log(6)
+    # the excess risk of other heads is the divergence from the teacher
+    mu = Measure(probes[:5])
+    p = softmax(mu.integrate(features(mu.atoms, task.X, task.W_U, SHAPE)))
+    divergence = rel_entr(task.Y, p).sum(axis=-1).mean()
+    assert R(mu) - task.optimal_risk == pytest.approx(divergence, rel=1e-12) and divergence > 0.01
+
+
+def test_heads_of_a_teacher_fill_the_ball():
+    """Matrices have norm up to ``scale``, four where nothing is said; tokens up to one."""
+    for scale, options in ((0.5, {"scale": 0.5}), (4.0, {})):
+        task = teacher(heads=60, sequences=2, **options)
+        assert task.teacher.size == 60 and np.linalg.norm(task.X, axis=-1).max() <= 1
+        for W in SHAPE.split(task.teacher.atoms):
+            assert 1 / 1.3 < np.linalg.norm(W, axis=(1, 2)).max() / scale <= 1 + 1e-15
+
+
+# ------------------------------------------------------------------------- copying, induction
+
+
+@pytest.mark.parametrize("lag", [1, 3, 6])
+def test_copying_and_the_head_that_solves_it(lag):
+    task = copying(4, sequences=30, tokens=8, vocabulary=5, lag=lag)
+    assert (task.tokens[:, 0] == -1).all() and task.tokens[:, 1:].min() == 0
+    for s, t in np.ndindex(30, 8):
+        known = t - lag >= 1
+        law = np.eye(5)[task.tokens[s, t - lag]] if known else np.full(5, 0.2)
+        np.testing.assert_array_equal(task.Y[s, t], law)
+    assert task.optimal_risk == pytest.approx((lag + 1) / 8 * np.log(5), rel=1e-14)
+
+    shape = HeadShape(6, 3, 4)
+    R = task.risk(shape)
+
+    def head(scale, lag=lag):
+        return copy_head(shape, tokens=8, lag=lag, scale=scale)
+
+    excesses = [R(Measure.dirac(head(s))) - task.optimal_risk for s in (4, 8, 16, 32)]
+    assert (np.diff(excesses) < 0).all() and 0 <= excesses[-1] < 1e-12
+    # a head that looks one position further is confidently wrong
+    assert R(Measure.dirac(head(32, lag - 1 or 2))) - task.optimal_risk > 10
+    # the stated margin and size, at t = 7 for the target and its neighbour
+    for W in shape.split(head(3.0)):
+        assert np.linalg.norm(W, 2) == pytest.approx(3)
+    A = attention_weights(head(3.0)[None], task.X, shape)[0]
+    margin = np.log(A[:, 7, 7 - lag] / A[:, 7, 8 - lag])
+    np.testing.assert_allclose(margin, 9 * (1 - math.cos(math.pi / 8)) / math.sqrt(3))
+
+
+def test_induction_labels_are_the_law_of_the_next_word():
+    """Count all maps and first words that agree with what has been seen (V = 3)."""
+    V, T = 3, 6
+    task = induction(5, sequences=60, tokens=T, vocabulary=V)
+    runs = Counter()
+    for follows in itertools.product(range(V), repeat=V):
+        for word in range(V):
+            run = [word]
+            while len(run) < T:
+                run.append(follows[run[-1]])
+            runs[tuple(run)] += 1
+    assert (task.tokens[:, 0] == -1).all()
+    np.testing.assert_array_equal(task.Y[:, 0], np.full((60, V), 1 / V))
+    for s, t in itertools.product(range(60), range(1, T)):
+        seen = tuple(task.tokens[s, 1 : t + 1])
+        law = np.zeros(V)
+        for run, times in runs.items():
+            if run[:t] == seen:
+                law[run[t]] += times
+        np.testing.assert_allclose(task.Y[s, t], law / law.sum(), atol=1e-15)
+
+
+def test_induction_is_solved_by_one_head_and_not_by_position():
+    shape = HeadShape(11, 6, 5)
+    task = induction(6, sequences=40, tokens=12, vocabulary=6)
+    R = task.risk(shape)
+    W_Q, W_K, W_V, W_O = (W.copy() for W in shape.split(np.zeros(shape.size)))
+    W_Q[:5, :5] = W_K[5:-1, :5] = W_V[:5, :5] = W_O[:5, :5] = np.eye(5)
+    W_Q[-1, 5], W_K[-1, 5] = 1, -0.25  # the mark: look at the empty position where nothing matches
+    head = shape.join(W_Q, W_K, W_V, W_O)
+    excesses = [R(Measure.dirac(s * head)) - task.optimal_risk for s in (2, 4, 8, 16)]
+    assert (np.diff(excesses) < 0).all() and 0 <= excesses[-1] < 1e-12
+    W_Q[-1] = 0
+    assert R(Measure.dirac(16 * shape.join(W_Q, W_K, W_V, W_O))) > task.optimal_risk + 1
+    # it cannot be done by position: a token is the words at t and t - 1, and no more
+    by_words = {}
+    for s, t in itertools.product(range(40), range(2, 12)):
+        key = task.tokens[s, t - 1], task.tokens[s, t]
+        np.testing.assert_array_equal(task.X[s, t], by_words.setdefault(key, task.X[s, t]))
+    assert len(by_words) > 20
+
+
+def test_smallest_tasks():
+    shape = HeadShape(3, 2, 1)
+    task = copying(sequences=5, tokens=3, vocabulary=2, lag=1)
+    head = copy_head(shape, tokens=3, lag=1, scale=20.0)
+    assert task.risk(shape)(Measure.dirac(head)) - task.optimal_risk < 1e-3
+    assert induction(sequences=6, tokens=2, vocabulary=2).X.shape == (6, 2, 3)
+    for V in (26, 27, 40):  # each word has a name of its own
+        assert len(set(copying(sequences=1, vocabulary=V).words)) == V
+    assert "".join(copying(sequences=1, vocabulary=26).words).endswith("xyz")
+    assert teacher(sequences=2, tokens=1, vocabulary=2, heads=1).Y.shape == (2, 1, 2)
+
+
+@pytest.mark.parametrize("V", [2, 29])
+def test_embeddings(V):
+    """Words are a regular simplex around "no word"; positions know their distance only."""
+    e = words(V)
+    np.testing.assert_allclose(e[:V] @ e[:V].T, (V * np.eye(V) - 1) / (V - 1), atol=1e-14)
+    assert e.shape == (V + 1, V - 1) and not e[-1].any()
+    assert np.linalg.norm(tied(V, 3), 2) == pytest.approx(math.sqrt(V / (V - 1)))
+    p = positions(8, 2)
+    for lag in range(8):
+        expected = (math.cos(math.pi * lag / 8) + math.cos(math.pi * lag / 4)) / 2
+        np.testing.assert_allclose(np.diagonal(p @ p.T, lag), expected, atol=1e-15)
+
+
+# ------------------------------------------------------------------------------------- text
+
+
+@given(st.text(max_size=200) | st.text(alphabet="aB.,;é \n'2_", max_size=60))
+def test_cleaning_leaves_only_the_alphabet(text):
+    cleaned = clean(text)
+    assert set(cleaned) <= set(ALPHABET)
+    assert clean(cleaned) == cleaned
+    assert not re.search(r"  | [.,]|[.,][^ ]|^[ .,]| $", cleaned)
+
+
+def test_cleaning_keeps_every_plain_word():
+    text = "Café STRASSE, naïve Straße; x_1 don't (well)."
+    assert clean(text) == "cafe strasse, naive strasse x dont well."
+    assert clean("ﬁne \N{MATHEMATICAL BOLD CAPITAL A}") == "fine a"  # ligature, capital symbol
+
+
+def test_corpus_is_prose_without_code():
+    """Every block that Python can parse is code: none may be left, and there are many."""
+    assert set(corpus()) == set(ALPHABET) and 150_000 < len(corpus()) < 500_000
+    # letters are as frequent as in English, within what one subject allows
+    counts = Counter(corpus())
+    assert [c for c, _ in counts.most_common(3)] == [" ", "e", "t"]
+    assert 4 < counts["e"] / counts["u"] < 6
+    document = "\n\n".join(topics.values())
+    kept = prose(document)
+    assert hashlib.sha256(clean(kept).encode()).hexdigest()[:16] == corpus_hash()
+    kept, blocks, code = set(kept.splitlines()), re.split(r"\n[ \t]*\n", document), 0
+    for block in blocks:
+        with suppress(SyntaxError):
+            ast.parse(textwrap.dedent(block))
+            code += 1
+            assert " ".join(block.split()) not in kept
+    assert code > 100
+    marks = re.compile(r">>>|::=|\+---|====|\*\*\*\*")
+    assert len(list(filter(marks.search, blocks))) > 100
+    assert not any(map(marks.search, kept))
+
+
+def test_prose_keeps_sentences_and_drops_the_rest():
+    sentence = "A list keeps the order in which its items were added to it."
+    rest = [
+        "Title of a section\n******************", "   for item in items:\n       print(item)",
+        '  stmt ::= "for" target_list "in" starred_list ":" suite', "Short one.",
+        "+-----------+--------+\n| Operation | Result |\n+-----------+--------+",
+        "The loop below counts to three and x0 x1 x2 x3 stops.",  # less than three quarters plain
+    ]  # fmt: skip
+    document = "\n\n".join([rest[0], sentence, rest[1], f"* {sentence}", *rest[2:], sentence])
+    assert set(prose(document).splitlines()) == {sentence}
+    assert prose("The loop below counts to three and it x1 x2 x3 stops.")
+
+
+@given(st.integers(1, 20), st.integers(2, 60), st.integers(0, 9))
+def test_windows_tile_the_text_and_the_last_tenth_is_held_out(T, tenth, seed):
+    """With all windows drawn, every character is once an input, and once the next one."""
+    tenth += T
+    text = "".join(np.random.default_rng(seed).choice(list(ALPHABET[:26]), 10 * tenth))
+    cut = 9 * tenth
+    parts = {"sequences": text[:cut], "held_out": text[cut:]}
+    sizes = {name: (len(part) - 1) // T for name, part in parts.items()}
+    task = text_task(**sizes, tokens=T, rng=seed, text=text)
+    for drawn, (name, part) in zip((task, task.held_out), parts.items(), strict=True):
+        n = sizes[name] * T
+        for ids, expected in ((drawn.tokens, part[:n]), (drawn.Y.argmax(-1), part[1 : n + 1])):
+            assert Counter(ALPHABET[i] for i in ids.ravel()) == Counter(expected)
+        assert (drawn.Y.argmax(axis=-1)[:, :-1] == drawn.tokens[:, 1:]).all()
+        with pytest.raises(ValueError, match=f"^{name}:"):
+            text_task(**sizes | {name: sizes[name] + 1}, tokens=T, rng=seed, text=text)
+
+
+def test_text_task_shows_windows_of_the_corpus():
+    task = reading(1, sequences=50, tokens=12, held_out=20)
+    for part in (task, task.held_out):
+        assert all("".join(part.sequence(s)) in corpus() for s in range(len(part.X)))
+        np.testing.assert_allclose(np.linalg.norm(part.X, axis=-1), math.sqrt(2))
+        np.testing.assert_allclose(part.X[..., :28], words(29)[part.tokens])
+    assert task.words == tuple(ALPHABET) and task.optimal_risk is None
+    # the same held-out windows whatever the number of sequences
+    assert (reading(1, sequences=5, tokens=12, held_out=20).held_out.X == task.held_out.X).all()
+
+
+def test_baselines_agree_with_counting():
+    task = reading(2, sequences=40, tokens=6, held_out=15)
+    pairs = Counter()
+    for s, t in np.ndindex(40, 6):
+        pairs[int(task.tokens[s, t]), int(task.Y[s, t].argmax())] += 1
+    uni = bi = 0
+    for s, t in np.ndindex(15, 6):
+        a, b = int(task.held_out.tokens[s, t]), int(task.held_out.Y[s, t].argmax())
+        n_b = sum(n for (_, c), n in pairs.items() if c == b)
+        n_a = sum(n for (c, _), n in pairs.items() if c == a)
+        # half a count for each of the 29 characters, where nothing else is said
+        uni -= math.log2((n_b + 0.5) / (240 + 29 / 2)) / 90
+        bi -= math.log2((pairs[a, b] + 0.5) / (n_a + 29 / 2)) / 90
+    assert unigram_bits(task) == pytest.approx(uni, rel=1e-13)
+    assert bigram_bits(task) == pytest.approx(bi, rel=1e-13)
+    assert unigram_bits(task, 1.0) != unigram_bits(task) == unigram_bits(task, 0.5)
+
+
+def test_baselines_know_soft_labels_and_positions_without_a_word():
+    """On copying neither helps: the words are independent. Only position 0 has its own row."""
+    sizes = dict(sequences=4000, tokens=4, vocabulary=2, lag=1)
+    task = replace(copy_task(**sizes, rng=0), held_out=copy_task(**sizes, rng=1))
+    assert unigram_bits(task) == pytest.approx(1, abs=1e-3)
+    assert bigram_bits(task) == pytest.approx(1, abs=1e-3)
+    # "no word" is a context of its own, not the last word
+    tokens, Y = np.array([[-1, 1]] * 500), np.eye(2)[[[0, 1]] * 500]
+    sure = Task(np.ones((500, 2, 1)), Y, [[1.0, -1.0]], "sure", tokens)
+    assert bigram_bits(replace(sure, held_out=sure)) < 0.01
+
+
+@pytest.mark.slow
+def test_a_trained_layer_beats_bigrams():
+    """Stochastic gradient descent on 16 heads: characters before the last are used."""
+    task = reading(sequences=4096, tokens=8, held_out=512)
+    shape, rng = HeadShape(32, 4, 4), np.random.default_rng(1)
+    R = task.risk(shape)
+    theta = rng.normal(scale=shape.d**-0.5, size=(16, shape.size))
+    for _ in range(300):
+        mu = Measure(theta)
+        theta = mu.atoms - 6 * R.sample(rng, 128).at(mu).gradient(mu.atoms)
+    bits = bits_per_character(task.held_out_risk(shape)(Measure(theta)))
+    # by 0.35 bits with the text that Python 3.11 ships, by 0.09 with that of 3.13
+    assert bits < bigram_bits(task) < unigram_bits(task) - 0.5 < math.log2(29) - 1
+
+
+def test_a_python_without_its_documentation_has_no_corpus(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
+    getattr(corpus, "cache_clear", lambda: None)()
+    with pytest.raises(RuntimeError, match="^corpus:"):
+        corpus()
+
+
+def test_task_from_a_text_of_ones_own():
+    sizes = dict(sequences=30, tokens=8, held_out=5, rng=0)
+    text = "Où est la bibliothèque? Elle est là, à gauche. " * 40
+    task = text_task(text=text, **sizes)
+    assert "".join(task.sequence(0)) in clean(text)
+    for text, name in [
+        ("", "text"), ("12 — 34 Привет", "text"), ("too short", "held_out"),
+        ("enough to evaluate " * 30, "sequences"),
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=f"^{name}:"):
+            text_task(text=text, **sizes | {"sequences": 64})
+
+
+# ---------------------------------------------------------------------- what a task may be
+
+GOOD = dict(
+    X=np.ones((2, 3, 2)), Y=np.full((2, 3, 2), 0.5), W_U=[[1.0, -1.0], [0.0, 0.0]], name="good"
+)
+#: Fields that do not fit the others.
+WRONG = {
+    "Y": [np.full((2, 4, 2), 0.5), np.ones((2, 3, 2))],
+    "W_U": [np.ones((3, 2)), np.full((2, 2), np.nan)],
+    "words": [("a",), "ab", ["yes", 3]],
+    "tokens": [np.zeros((2, 2), int), np.full((2, 3), 2), -np.full((2, 3), 2)],
+    "held_out": [Task(**GOOD | {"W_U": np.zeros((2, 2))})],
+}
+
+
+def test_what_does_not_fit_is_refused():
+    for name, values in WRONG.items():
+        for value in values:
+            with pytest.raises((ValueError, TypeError), match=f"^{name}:"):
+                Task(**GOOD | {name: value})
+    for make, name, value in (
+        (teacher, "scale", -1.0), (copying, "lag", 0), (copying, "lag", 5),
+        (copying, "vocabulary", 1), (reading, "text", "..., 123"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"^{name}:"):
+            make(**{name: value})
+    for sizes in ((2, 2, 2), (6, 1, 4), (6, 2, 3)):
+        with pytest.raises(ValueError, match="^shape:"):
+            copy_head(HeadShape(*sizes), tokens=8, lag=2, scale=1.0)
+    with pytest.raises(ValueError, match="^lag:"):
+        copy_head(HeadShape(6, 2, 4), tokens=8, lag=7, scale=1.0)
+
+
+def test_words_and_tokens_of_a_task():
+    ids = np.array([[-1, 0, 1], [1, -1, 0]])
+    task = Task(**GOOD | {"tokens": ids, "words": ["yes", "no"], "optimal_risk": np.float32(0.5)})
+    assert task.sequence(0) == ("", "yes", "no") and task.sequence(-1) == ("no", "", "yes")
+    # what a task lacks is named
+    for part in ({}, {"tokens": ids}, {"words": ("yes", "no")}):
+        with pytest.raises(ValueError, match="^tokens, words:"):
+            Task(**GOOD | part).sequence(0)
+    plain = Task(**GOOD)
+    for use in (unigram_bits, bigram_bits, lambda t: t.held_out_risk(HeadShape(2, 1, 1))):
+        with pytest.raises(ValueError, match="^task:"):
+            use(plain)
+    for lacking in (replace(plain, held_out=task), replace(task, held_out=plain)):
+        with pytest.raises(ValueError, match="^task:"):
+            bigram_bits(lacking)
+
+
+def test_risk_uses_the_space_and_the_precision():
+    task, shape = reading(sequences=4, tokens=3, held_out=2), HeadShape(32, 2, 2)
+    R = task.held_out_risk(shape, shape.ball(2.0), np.float32)
+    assert R.space == shape.ball(2.0) and R.X.dtype == np.float32 and len(R.X) == 2
+    assert R(Measure.dirac(np.zeros(shape.size))) == pytest.approx(np.log(29), rel=1e-6)
+    with pytest.raises(ValueError, match="^shape:"):
+        task.risk(HeadShape(3, 1, 1))
+
+
+def test_entropy_and_bits():
+    assert entropy(np.full((2, 3, 8), 1 / 8)) == pytest.approx(math.log(8), rel=1e-15)
+    assert entropy(np.eye(8)[[[0, 3, 5]]]) == 0
+    assert bits_per_character(entropy(np.full((1, 1, 8), 1 / 8))) == pytest.approx(3, rel=1e-15)
+    with pytest.raises(ValueError, match="^Y:"):
+        entropy(np.ones((1, 2, 3)))
+
+
+# ---------------------------------------------------------------------- sentences of one's own
+
+LINES = ["the cat sat on the mat", "the dog sat on the rug", "the hen sat"]
+
+
+@given(
+    st.lists(st.lists(st.sampled_from("abcdef"), min_size=2, max_size=6), min_size=1, max_size=5)
+)
+def test_a_task_holds_the_sentences_it_was_made_of(lines):
+    task = Task.from_sentences([" ".join(line) for line in lines], end="z")
+    S, T, V = len(lines), max(map(len, lines)) - 1, len(task.words)
+    assert task.X.shape == (S, T, V + 2) and task.Y.shape == (S, T, V)
+    for s, line in enumerate(lines):
+        full = [*line, *"z" * (T + 1 - len(line))]
+        assert task.sequence(s) == tuple(full[:-1])
+        assert [task.words[i] for i in task.Y[s].argmax(axis=1)] == full[1:]
+        # the identity reads the word off its token, and positions are the same for all sentences
+        np.testing.assert_array_equal(task.X[s] @ task.W_U, np.eye(V)[task.tokens[s]])
+        np.testing.assert_array_equal(task.X[s, :, V:], task.X[0, :, V:])
+    assert len(np.unique(task.X[0, :, V:].round(6), axis=0)) == T
+    assert task.Y.sum() == S * T and set(np.unique(task.Y)) <= {0.0, 1.0}
+
+
+def test_projections_of_sentences():
+    plain, drawn = (
+        Task.from_sentences(LINES),
+        Task.from_sentences(LINES, projection="random", rng=3),
+    )
+    assert plain.words == ("the", "cat", "sat", "on", "mat", "dog", "rug", "hen", ".")
+    again = Task.from_sentences(LINES, projection="random", rng=3)
+    assert (drawn.W_U == again.W_U).all() and np.abs(drawn.W_U.sum(axis=1)).max() < 1e-14
+    assert (drawn.X == plain.X).all() and np.linalg.matrix_rank(drawn.W_U) == 8
+    # a constant added to all logits changes nothing: the identity need not be centred
+    shape = HeadShape(plain.X.shape[2], 2, 2)
+    mu = Measure(np.random.default_rng(0).normal(size=(5, shape.size)))
+    centred = replace(plain, W_U=plain.W_U - plain.W_U.mean(axis=1, keepdims=True))
+    assert plain.risk(shape)(mu) == pytest.approx(centred.risk(shape)(mu), rel=1e-13)
+    for name, arguments in (
+        ("sentences", {"sentences": []}), ("sentences", {"sentences": ["one"]}),
+        ("sentences", {"sentences": "the cat"}), ("sentences", {"sentences": [3]}),
+        ("projection", {"projection": "tied"}), ("rng", {"projection": "random"}),
+        ("rng", {"rng": 0}), ("end", {"end": "the end"}), ("end", {"end": ""}),
+    ):  # fmt: skip
+        with pytest.raises((TypeError, ValueError), match=f"^{name}:"):
+            Task.from_sentences(**{"sentences": LINES} | arguments)

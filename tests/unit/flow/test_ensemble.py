@@ -1,0 +1,129 @@
+"""Many runs side by side: the same numbers as run by run, for every way of cutting the work."""
+
+import numpy as np
+import pytest
+from reference import heads, make
+
+from mfbook.attention import AttentionRisk, HeadShape
+from mfbook.confinement import Ridge
+from mfbook.flow import sgd, warmup_cosine
+from mfbook.flow.ensemble import ensemble_gradient, sgd_ensemble
+from mfbook.measure import Measure
+
+TIMES, EPS = [0.0, 0.25, 1.0], 0.125
+XI = warmup_cosine(1.0, warmup=0.5, end=1.0, floor=0.1)
+NOTICED = 1e-3
+
+# sizes of the problem, then runs, heads, sequences in a step
+CASES = {
+    "plain": (dict(), 3, 4, 1),
+    "batch": (dict(), 3, 4, 3),
+    "one of everything": (dict(S=1, T=1, d=1, k=1, v=1, V=2), 1, 1, 1),
+    "wide keys": (dict(d=4, k=3, v=1, V=3), 2, 5, 2),
+    "wide values": (dict(d=4, k=1, v=3, V=3), 5, 2, 1),
+    "long": (dict(T=9, d=2, k=1, v=1), 2, 3, 1),
+    "long and wide": (dict(T=9, d=5, k=2, v=2, V=3), 3, 2, 2),
+    "hard labels": (dict(soft=False), 4, 3, 2),
+    "many runs": (dict(d=2, k=1, v=1, T=2), 50, 45, 1),
+}
+
+
+def starts(R, runs, M, seed=11):
+    return heads(seed, runs * M, R.shape).reshape(runs, M, -1)
+
+
+def together(R, atoms, seeds, **options):
+    """All states of all runs, shape (n_t, R, M, D)."""
+    return sgd_ensemble(R, atoms, TIMES, EPS, seeds, lambda mu: mu.atoms, **options)
+
+
+def one_by_one(R, atoms, seeds, weights=None, **options):
+    weights = [None] * len(atoms) if weights is None else weights
+    runs = [
+        sgd(R, Measure(a, w), TIMES, EPS, seed, **options)
+        for a, w, seed in zip(atoms, weights, seeds, strict=True)
+    ]
+    return np.stack([run.atoms for run in runs], axis=1)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_same_as_run_by_run(name):
+    """Also the generators: they go on where those of single runs would."""
+    sizes, runs, M, batch = CASES[name]
+    R, _ = make(5, **sizes)
+    atoms = starts(R, runs, M)
+    before = atoms.copy()
+    weights = np.random.default_rng(1).dirichlet(np.ones(M), size=runs)
+    for w, xi in ((None, None), (weights, XI)):
+        ours, theirs = ([np.random.default_rng(20 + r) for r in range(runs)] for _ in range(2))
+        a = together(R, atoms, ours, weights=w, batch=batch, xi=xi)
+        b = one_by_one(R, atoms, theirs, weights=w, batch=batch, xi=xi)
+        assert np.abs(a - b).max() < 1e-12
+        assert [g.random() for g in ours] == [g.random() for g in theirs]
+    assert np.array_equal(a[0], atoms) and np.array_equal(atoms, before)
+
+
+def test_many_heads_and_many_steps():
+    R, _ = make(5, d=2, k=1, v=1, T=2)
+    atoms, times = starts(R, 1, 5000), [0.0, 80 / 64]
+    a = sgd_ensemble(R, atoms, times, 1 / 64, [3], lambda mu: mu.atoms)
+    assert np.abs(a[-1, 0] - sgd(R, Measure(atoms[0]), times, 1 / 64, 3).end.atoms).max() < 1e-12
+
+
+def test_first_time_and_what_is_observed(capsys):
+    R, _ = make(5)
+    atoms, seen = starts(R, 2, 3), []
+    weights = [[0.2, 0.3, 0.5], [0.0, 0.5, 0.5]]
+
+    def observe(mu):
+        seen.append(mu.weights.tolist())
+        return [R(mu), mu.size]
+
+    arguments = (R, atoms, [0.25, 1.0], EPS, [3, 4], observe)
+    values = sgd_ensemble(*arguments, weights=weights, xi=XI)
+    assert values.shape == (2, 2, 2) and (values[..., 1] == 3).all() and seen == weights * 2
+    for r in range(2):
+        alone = sgd(R, Measure(atoms[r], weights[r]), [0.25, 1.0], EPS, 3 + r, xi=XI)
+        assert np.abs(values[:, r, 0] - alone.value).max() < 1e-12
+    one = sgd_ensemble(R, atoms, [0.5], EPS, [3, 4], lambda mu: mu.atoms)
+    assert np.array_equal(one[0], atoms) and capsys.readouterr().err == ""
+    loud = sgd_ensemble(*arguments, weights=weights, xi=XI, progress=True)
+    assert "12/12" in capsys.readouterr().err and np.array_equal(loud, values)
+
+
+@pytest.mark.parametrize("score", [1.0, 590.0, 640.0, 708.0, 720.0, 800.0, 1300.0])
+def test_scores_beyond_the_range_of_exponentials(score):
+    """The largest score relative to the query's own: |-2| times |2 - (-2)| / 8 of it."""
+    X = np.array([[[[2.0], [-1.0], [1.5], [-2.0], [0.5]]]])
+    Y, W_U, shape = np.full((1, 1, 5, 2), 0.5), np.array([[1.0, -1.0]]), HeadShape(1, 1, 1)
+    theta = np.array([[-score / 8, 1.0, 0.3, 2e4]])
+    g = ensemble_gradient(theta.T[:, None], X, Y, W_U, shape)
+    expected = AttentionRisk(X[0], Y[0], W_U, shape).gradient(theta, Measure(theta))[0]
+    np.testing.assert_allclose(g[:, 0, 0], expected, rtol=1e-9, atol=1e-12)
+
+
+R, _ = make(5)
+START = starts(R, 2, 3)
+WEIGHTS = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("F", R + Ridge(0.1)),
+        ("F", make(5, dtype=np.float32)[0]),
+        ("F", AttentionRisk(R.X, R.Y, R.W_U, R.shape, R.shape.ball(1.0))),
+        ("atoms", START[..., 1:]),
+        ("times", [0, 0.3]),
+        ("rngs", [1]),
+    ],
+)
+def test_bad_input_is_named(name, value):
+    good = dict(F=R, atoms=START, times=[0, 0.5], epsilon=0.25, rngs=[1, 2], observe=np.sum)
+    with pytest.raises((TypeError, ValueError), match=f"^{name}:"):
+        sgd_ensemble(**{**good, name: value})
+
+
+def test_heads_that_are_no_longer_finite_are_reported():
+    with np.errstate(all="ignore"), pytest.raises(FloatingPointError, match="step 4"):
+        sgd_ensemble(R, START, [0, 4e200], 1e200, [0, 1], lambda mu: mu.atoms.ravel())

@@ -1,0 +1,160 @@
+"""The published rules of a run, against a program written out pair by pair."""
+
+import numpy as np
+import pytest
+
+from mfbook.measure import Measure
+from mfbook.space import Sphere
+from mfbook.sphere import Protocol, SphereEnergy, clusters, settle
+
+
+def written_out(x, F, sign, rules, limit):
+    """Positions at snapshots, numbers of clusters and steps, from the definition of the rules."""
+    d, n = x.shape[1], len(x)
+    tau = min(rules.reach / np.sqrt(F.beta), np.pi / (2 * d) if rules.cap else np.inf)
+    seen, counts = [x], []
+    for k in range(1, limit + 1):
+        u = sign * velocity(x, F)
+        if d == 2:
+            angle = np.arctan2(x[:, 1], x[:, 0]) + rules.step * (
+                x[:, 0] * u[:, 1] - x[:, 1] * u[:, 0]
+            )
+            x = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        else:
+            x = x + rules.step * u
+            x /= np.linalg.norm(x, axis=1, keepdims=True)
+        if k % rules.between == 0 or k == limit:
+            seen.append(x)
+            groups = (arcs if d == 2 else chains)(x, tau)
+            counts.append(groups.max() + 1)
+            inner = np.clip(x @ x.T, -1, 1)
+            wide = any(
+                np.arccos(inner[np.ix_(groups == g, groups == g)].min()) > tau + 1e-7
+                for g in range(counts[-1])
+            )
+            fast = np.linalg.norm(velocity(x, F), axis=1).max() > rules.tolerance
+            last = counts[-rules.window :]
+            if len(last) == rules.window and len(set(last)) == 1 and not wide and not fast:
+                return np.array(seen), counts, k, True
+    assert n == len(x)
+    return np.array(seen), counts, limit, False
+
+
+def velocity(x, F):
+    """The field u of ascent, every pair and every unit."""
+    h = np.exp(F.beta * (x @ x.T - 1))
+    u = h @ x / (h.sum(axis=1, keepdims=True) if F.normalised else len(x))
+    if F.a is not None:
+        u = u + (np.maximum(x @ F.a.T, 0) * F.omega) @ F.a
+    return u - (x * u).sum(axis=1, keepdims=True) * x
+
+
+def arcs(x, tau):
+    angle = np.sort(np.mod(np.arctan2(x[:, 1], x[:, 0]), 2 * np.pi))
+    order = np.argsort(np.mod(np.arctan2(x[:, 1], x[:, 0]), 2 * np.pi))
+    gap = np.append(angle[1:], angle[0] + 2 * np.pi) - angle
+    first = int(np.argmax(gap)) + 1
+    angle = np.concatenate([angle, angle + 2 * np.pi])[first : first + len(x)]
+    order, group, begin = np.roll(order, -first), [0], angle[0]
+    for one in angle[1:]:
+        new = one - begin > tau
+        begin = one if new else begin
+        group.append(group[-1] + int(new))
+    labels = np.empty(len(x), dtype=int)
+    labels[order] = group
+    return labels
+
+
+def chains(x, tau):
+    near = np.linalg.norm(x[:, None] - x, axis=2) <= 2 * np.sin(tau / 2)
+    labels, count = np.full(len(x), -1), 0
+    for i in range(len(x)):
+        if labels[i] < 0:
+            stack = [i]
+            while stack:
+                j = stack.pop()
+                if labels[j] < 0:
+                    labels[j] = count
+                    stack += list(np.flatnonzero(near[j] & (labels < 0)))
+            count += 1
+    return labels
+
+
+def setup(d, units, normalised, beta, n=40, seed=5):
+    rng = np.random.default_rng(seed)
+    x = Sphere().sample(rng, n, d)
+    if units == "none":
+        return Measure(x), SphereEnergy(beta, normalised=normalised)
+    a, omega = Sphere().sample(rng, d, d), rng.normal(size=d)
+    return Measure(x), SphereEnergy(beta, a, omega, units, normalised)
+
+
+@pytest.mark.parametrize("d, units, normalised, ascent, beta", [
+    (2, "none", False, True, 3.0), (2, "relu", False, True, 3.0), (2, "relu", True, False, 1.0),
+    (3, "none", True, True, 3.0), (3, "relu", False, False, 1.0), (4, "none", False, False, 5.0),
+])  # fmt: skip
+def test_a_run_follows_the_rules_step_by_step(d, units, normalised, ascent, beta):
+    mu, F = setup(d, units, normalised, beta)
+    rules = Protocol(most=1500, repelled=130)
+    seen, counts, steps, stopped = written_out(
+        mu.atoms, F, 1 if ascent else -1, rules, rules.limit(d, ascent, F.a is not None)
+    )
+    run = settle(F, mu, ascent=ascent, protocol=rules, record=1)
+    assert (run.steps, run.stopped) == (steps, stopped)
+    assert run.count[1:].tolist() == counts and run.atoms.shape == seen.shape
+    assert np.abs(run.atoms - seen).max() < 1e-8
+    assert run.clusters.threshold == rules.threshold(beta, d)
+    if d == 4:
+        assert run.reason == "the horizon is reached" and steps == 130
+
+
+def test_every_rule_does_what_it_says():
+    mu, F = setup(2, "none", False, 3.0)
+    usual = settle(F, mu, ascent=True, protocol=Protocol())
+    close = settle(F, mu, ascent=True, protocol=Protocol(between=1))
+    assert usual.stopped and usual.steps % 10 == 0
+    # the rule is looked at ten times as often, and its window is ten times as short
+    assert usual.steps - 10 < close.steps <= usual.steps
+    assert np.allclose(np.diff(close.times), 0.1) and np.allclose(np.diff(usual.times), 1.0)
+    lax = settle(F, mu, ascent=True, protocol=Protocol(tolerance=1e-2))
+    assert lax.steps < usual.steps and 1e-4 < lax.speed[-1] <= 1e-2
+    long = settle(F, mu, ascent=True, protocol=Protocol(window=usual.steps // 10 + 3))
+    assert long.steps > usual.steps
+    assert settle(F, mu, ascent=True, protocol=Protocol(most=7)).steps == 7
+    fine = settle(F, mu, ascent=True, protocol=Protocol(step=0.05))
+    assert fine.steps == pytest.approx(2 * usual.steps, abs=40)
+    # a wide threshold, with the cap and without, on the start
+    wide = SphereEnergy(0.01)
+    assert [settle(wide, mu, protocol=Protocol(cap=cap, most=1)).clusters.count
+            for cap in (True, False)] == [
+        clusters(mu, threshold=tau, linkage="arcs").count for tau in (np.pi / 4, 5.0)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_particles_that_move_as_one_change_nothing_else(d):
+    mu, F = setup(d, "relu", False, 3.0)
+    apart, together = (
+        settle(F, mu, ascent=True, protocol=Protocol(collapse=size), record=1) for size in (0, 1e-9)
+    )
+    assert (apart.steps, apart.clusters.count) == (together.steps, together.clusters.count)
+    assert apart.atoms.shape == together.atoms.shape == (len(apart.times), 40, d)
+    assert np.abs(apart.atoms - together.atoms).max() < 1e-8
+    assert np.abs(apart.value - together.value).max() < 1e-12
+
+
+def test_rules_that_do_not_exist_are_refused():
+    for name, value in {
+        "step": 0.0, "between": 0, "window": 0, "tolerance": -1.0, "reach": 0.0, "most": 0,
+        "repelled": 0, "collapse": -1.0,
+    }.items():  # fmt: skip
+        with pytest.raises(ValueError, match=f"^{name}:"):
+            Protocol(**{name: value})
+    with pytest.raises(TypeError, match="^cap:"):
+        Protocol(cap=1)
+    mu, F = setup(2, "none", False, 3.0)
+    with pytest.raises(TypeError, match="^protocol:"):
+        settle(F, mu, protocol="source")
+    for other in ({"method": "euler"}, {"step": 0.2}, {"window": 3}, {"threshold": 0.1}):
+        with pytest.raises(ValueError, match="^protocol:"):
+            settle(F, mu, protocol=Protocol(), **other)

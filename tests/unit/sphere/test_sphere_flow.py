@@ -1,0 +1,429 @@
+"""Flows on the sphere: the stiff integrator, and runs until they have settled."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from examples import circle, on_circle, points
+from examples import sphere_energy as energy
+from scipy.integrate import solve_ivp
+from scipy.linalg import expm
+
+from mfbook.activations import TANH
+from mfbook.confinement import Ridge
+from mfbook.flow import flow, gradient_flow
+from mfbook.flow.rosenbrock import Rosenbrock
+from mfbook.measure import Measure
+from mfbook.space import Sphere
+from mfbook.sphere import SphereEnergy, clusters, settle
+
+START = Measure([[1.0, 0.5], [-0.3, 2.0], [0.2, -0.7]], [0.5, 0.2, 0.3])
+A = np.array([[-0.5, 1.0], [-1.0, -0.2]])
+B = np.array([[0.1, 0.3], [-0.2, 0.4]])
+
+
+class Dense:
+    """Linear solver for a matrix, for vectors of any shape."""
+
+    def __init__(self, J):
+        self.J = np.atleast_2d(J)
+
+    def solve(self, c, b):
+        return np.linalg.solve(np.eye(len(self.J)) - c * self.J, b.ravel()).reshape(b.shape)
+
+
+class Linear:
+    """Every particle turns, and is drawn along by the mean; with its exact Jacobian."""
+
+    def __init__(self, uses=10**9):
+        self.uses = uses
+
+    def __call__(self, x, mu):
+        self.uses -= 1
+        if self.uses < 0:
+            raise KeyboardInterrupt
+        return x @ A + mu.integrate(mu.atoms) @ B
+
+    def linearised(self, mu):
+        pulled = np.kron(np.ones((mu.size, 1)) * mu.weights, B.T)
+        return Dense(np.kron(np.eye(mu.size), A.T) + pulled)
+
+
+def linear_solution(mu, t):
+    """Closed form: the mean solves m' = m (A + B), deviations from it solve y' = y A."""
+    mean = mu.weights @ mu.atoms
+    return (mu.atoms - mean) @ expm(t * A) + mean @ expm(t * (A + B))
+
+
+# ---------------------------------------------------------------------------------------------
+# the integrator
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_order_two(exact):
+    """With the Jacobian, and with zero in its place."""
+    errors, steps = [], 2 / np.array([16, 32, 64])
+    for h in steps:
+        field, n = Linear(), START.size
+
+        def velocity(_, y, field=field):
+            return field((mu := Measure(y.reshape(-1, 2), START.weights)).atoms, mu).ravel()
+
+        J = field.linearised(START).J if exact else np.zeros((2 * n, 2 * n))
+        solver = Rosenbrock(
+            velocity, 0.0, START.atoms.ravel(), 2.0, lambda t, y, J=J: Dense(J),
+            atol=1e9, first_step=h, max_step=h,
+        )  # fmt: skip
+        while solver.status == "running":
+            solver.step()
+        errors.append(np.abs(solver.y.reshape(-1, 2) - linear_solution(START, 2.0)).max())
+    slope = np.polyfit(np.log(steps), np.log(errors), 1)[0]
+    assert abs(slope - 2) < 0.1
+
+
+def test_error_estimate_is_of_third_order():
+    """Steps chosen at two tolerances: their number grows with the power -1/3."""
+    counts, errors = [], []
+    for tolerance in (1e-5, 1e-8):
+        run = flow(Linear(), START, [0, 3.0], method="rosenbrock", rtol=1e-13, atol=tolerance)
+        counts.append(run.steps)
+        errors.append(np.abs(run.end.atoms - linear_solution(START, 3.0)).max())
+    assert counts[1] / counts[0] == pytest.approx(10, rel=0.3)
+    assert errors[1] < errors[0] / 30 and errors[0] < 1e-3
+
+
+def test_a_stiff_component_is_damped_at_once():
+    """L-stability: the factor of one step vanishes as the rate grows, and large steps stay stable.
+
+    An explicit pair would take millions of steps of 2.5 over the rate.
+    """
+    for rate in (1e3, 1e6, 1e9):
+        solver = Rosenbrock(lambda t, y, r=rate: -r * y, 0.0, [1.0], 10.0,
+                            lambda t, y, r=rate: Dense(-r), atol=1e9, first_step=1.0)  # fmt: skip
+        solver.step()
+        assert abs(solver.y[0]) < 20 / rate
+
+    def slow(t, y):
+        return np.array([-1e6 * (y[0] - np.cos(y[1])), 1.0])
+
+    def linearised(t, y):
+        return Dense([[-1e6, -1e6 * np.sin(y[1])], [0.0, 0.0]])
+
+    run = solve_ivp(slow, (0, 10), [2.0, 0.0], method=Rosenbrock, linearised=linearised,
+                    rtol=1e-4, atol=1e-6, dense_output=True)  # fmt: skip
+    assert run.success and run.nfev < 2000
+    # the interpolant does not enlarge what is left of the stiff component
+    t = np.linspace(1, 10, 301)
+    assert np.abs(run.sol(t)[0] - np.cos(t)).max() < 1e-3
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_gradient_flow_uses_the_linearisation_of_the_functional(d):
+    F, mu = energy(4.0, d=d), Measure(points(6, 8, d), np.arange(1, 9) / 36)
+    for G in (F, -2 * F.on(Sphere())):
+        run = gradient_flow(G, mu, [0, 0.5, 1.5], method="rosenbrock", rtol=1e-5, atol=1e-6)
+        exact = gradient_flow(G, mu, [0, 0.5, 1.5])
+        assert np.abs(run.atoms - exact.atoms).max() < 1e-3
+        assert run.increase == 0 and run.completed and run.method == "rosenbrock"
+        # the linearisation is the right one: a wrong sign or scale costs many steps
+        far = gradient_flow(G, mu, [0, 1e4], method="rosenbrock", rtol=1e-3, atol=1e-4)
+        assert far.completed and far.steps < 300
+
+
+def test_dense_output_and_events():
+    def crossing(t, mu):
+        return mu.atoms[0, 0] - 0.2
+
+    def end(t, mu):
+        return t - 1.25
+
+    end.terminal = True
+    run = flow(Linear(), START, [0, 0.3, 2.0], method="rosenbrock", dense=True, rtol=1e-8,
+               atol=1e-10, events=[crossing, end])  # fmt: skip
+    assert run.completed and run.t.tolist() == [0.0, 0.3, pytest.approx(1.25, abs=1e-9)]
+    for t in np.linspace(0, 1.25, 21):
+        assert np.abs(run.at(t).atoms - linear_solution(START, t)).max() < 1e-5
+    (hit,) = run.events[0]
+    assert linear_solution(START, hit)[0, 0] == pytest.approx(0.2, abs=1e-5)
+
+
+def test_interrupted_and_resumed_gives_the_same_bits(tmp_path):
+    path = tmp_path / "run.npz"
+
+    def run(uses, checkpoint=path):
+        return flow(Linear(uses), START, [0.0, 0.25, 1.0, 2.0], method="rosenbrock", rtol=1e-4,
+                    atol=1e-6, checkpoint=checkpoint)  # fmt: skip
+
+    whole = run(10**9, None)
+    for uses in range(0, whole.evaluations, 23):
+        path.unlink(missing_ok=True)
+        with pytest.raises(KeyboardInterrupt):
+            run(uses)
+        again = run(10**9)
+        assert np.array_equal(again.atoms, whole.atoms)
+        assert (again.steps, again.evaluations) == (whole.steps, whole.evaluations)
+
+
+class Scalar:
+    """x' = f(x) for one particle on the line."""
+
+    def __init__(self, f, slope):
+        self.f, self.slope = f, slope
+
+    def __call__(self, x, mu):
+        return self.f(x)
+
+    def linearised(self, mu):
+        return Dense(self.slope(mu.atoms))
+
+
+def test_failures_are_reported():
+    one = Measure([[1.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for f, slope, last in (
+            (lambda x: -1 / x, lambda x: 1 / x**2, 0.25), (lambda x: x**2, lambda x: 2 * x, 0.5)
+        ):  # fmt: skip
+            times = [0, last, 9.0]
+            run = flow(Scalar(f, slope), one, times, method="rosenbrock", rtol=1e-5)
+            assert not run.completed and run.t.tolist() == [0.0, last] and run.reason
+    # an activation whose slope is lost is not taken for a result
+    lost = SphereEnergy(1.0, np.eye(2), [1.0, 1.0], replace(TANH, slope=lambda s: s * np.nan))
+    mu = Measure(points(36, 25, 2))
+    failed = settle(lost, mu)
+    assert "failed at t = 0" in failed.reason and not failed.stopped
+    assert np.abs(failed.measure.atoms - mu.atoms).max() < 1e-15
+
+
+def test_methods_and_arguments_that_do_not_fit_are_refused():
+    mu = Measure(points(0, 3, 2))
+    for call in (
+        lambda: gradient_flow(Ridge(1.0), START, [0, 1.0], method="rosenbrock"),
+        lambda: gradient_flow(SphereEnergy(1.0) + energy(1.0), mu, [0, 1.0], method="rosenbrock"),
+        lambda: flow(lambda x, m: -x, START, [0, 1.0], method="rosenbrock"),
+    ):
+        with pytest.raises(ValueError, match="^method:"):
+            call()
+    with pytest.raises(ValueError, match="^step:"):
+        flow(Linear(), START, [0, 1.0], method="rosenbrock", step=0.1)
+
+
+# ---------------------------------------------------------------------------------------------
+# the source's protocol
+
+
+def source_angles(theta, beta, a, omega, step, sign, n):
+    """Explicit Euler on angles with all pairs and trigonometry, as it is usually written."""
+    for _ in range(n):
+        difference = theta[None, :] - theta[:, None]
+        kernel = np.exp(beta * (np.cos(difference) - 1))
+        u = (kernel * np.sin(difference)).mean(axis=1)
+        for direction, size in zip(a, omega, strict=True):
+            unit = np.maximum(direction @ [np.cos(theta), np.sin(theta)], 0)
+            u = u + size * unit * (direction @ [-np.sin(theta), np.cos(theta)])
+        theta = theta + sign * step * u
+    return theta
+
+
+@pytest.mark.parametrize("ascent", [True, False])
+def test_euler_is_the_protocol_of_the_source(ascent):
+    F = energy(7.0, "relu")
+    theta = np.random.default_rng(10).uniform(0, 2 * np.pi, 60)
+    run = settle(
+        F, Measure(on_circle(*theta)), ascent=ascent, method="euler", horizon=4.0, record=1
+    )
+    assert run.steps == 40 and run.times.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0] and not run.stopped
+    for k, x in enumerate(run.atoms):
+        angles = source_angles(theta, 7.0, F.a, F.omega, 0.1, 1 if ascent else -1, 10 * k)
+        assert np.abs(x - on_circle(*angles)).max() < 1e-10
+        assert run.value[k] == pytest.approx(F(Measure(x)), abs=1e-12)
+        u = F.velocity(x, Measure(x))
+        assert run.speed[k] == pytest.approx(np.linalg.norm(u, axis=1).max(), abs=1e-10)
+        assert run.dissipation[k] == pytest.approx((u * u).sum() / 60, abs=1e-10)
+        assert run.count[k] == clusters(x, 7.0, linkage="arcs").count
+
+
+def test_euler_in_higher_dimension():
+    F, mu = energy(5.0, d=3), Measure(points(12, 20, 3), np.full(20, 0.05))
+    run = settle(F, mu, method="euler", step=0.05, horizon=1.0)
+    x = mu.atoms
+    for _ in range(20):
+        x = Sphere().retract(x, -0.05 * F.velocity(x, Measure(x)))
+    assert np.abs(run.measure.atoms - x).max() < 1e-12 and run.times.tolist() == [0.0, 0.5, 1.0]
+    uneven = settle(F, mu, method="euler", horizon=1.4)
+    assert uneven.times.tolist() == pytest.approx([0.0, 1.0, 1.4])
+
+
+def test_the_rule_of_the_source():
+    """Stopped at the first snapshot where all three conditions hold, and not before."""
+    F, mu = energy(5.0), Measure(points(14, 80, 2))
+    run = settle(F, mu, ascent=True, method="euler")
+    assert run.stopped
+    constant = [len(set(run.count[k - 4 : k + 1])) == 1 for k in range(5, len(run.count))]
+    holds = np.array(constant) & (run.speed[5:] <= 1e-4)
+    assert holds[-1] and not holds[:-1].any()
+    longer = settle(F, mu, ascent=True, method="euler", window=20)
+    stricter = settle(F, mu, ascent=True, method="euler", tolerance=1e-8)
+    assert len(longer.times) > 20 and stricter.speed[-1] <= 1e-8 < run.speed[-1]
+
+
+def test_a_ring_is_many_arcs_but_one_chain():
+    """Without a perceptron descent spreads particles evenly: single linkage never lets it stop.
+
+    Where nothing moves, snapshots are at least 1 and at most a quarter of the time apart.
+    """
+    ring, plain = Measure(circle(5)), SphereEnergy(1.0)
+    assert settle(plain, ring).stopped
+    run = settle(plain, ring, linkage="single", threshold=1.3)
+    assert not run.stopped and (run.count == 1).all() and run.times[-1] == 2e4
+    gap, start = np.diff(run.times), run.times[:-1]
+    assert (gap[:-1] >= 1 - 1e-12).all() and (gap < 1 + np.maximum(1, 0.25 * (start + 1))).all()
+    short = settle(plain, ring, linkage="single", threshold=1.3, most=7)
+    assert short.steps == 7 and not short.stopped and "7" in short.reason
+
+
+# ---------------------------------------------------------------------------------------------
+# settled states
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+@pytest.mark.parametrize("ascent", [True, False])
+@pytest.mark.parametrize(("d", "activation"), [(2, None), (2, "relu"), (2, "gelu"), (3, "relu")])
+def test_energy_is_monotone_and_particles_stay_on_the_sphere(d, activation, ascent, normalised):
+    F = SphereEnergy(5.0) if activation is None else energy(5.0, activation, d)
+    F, mu = replace(F, normalised=normalised), Measure(points(17, 40, d))
+    run = settle(F, mu, ascent=ascent, horizon=100.0, record=4)
+    assert np.abs(np.linalg.norm(run.atoms, axis=2) - 1).max() < 1e-12
+    n = len(run.times)
+    assert run.recorded.tolist() == sorted({*range(0, n, 4), n - 1})
+    assert np.abs(run.atoms[0] - mu.atoms).max() < 1e-15
+    assert np.abs(run.atoms[-1] - run.measure.atoms[run.labels]).max() < 1e-7
+    if not normalised:  # with a perceptron it is not a gradient flow of E
+        assert ((1 if ascent else -1) * np.diff(run.value)).min() > -1e-6
+    assert run.speed[-1] < 2e-2
+
+
+def compare(F, mu, **options):
+    """Both methods stop with the same particles together, and the stiff one is cheaper."""
+    slow, fast = (settle(F, mu, method=m, **options) for m in ("euler", "rosenbrock"))
+    assert slow.stopped and fast.stopped
+    assert fast.evaluations < slow.evaluations
+    # two runs to 1e-4 stop at different times; wide clusters are then cut differently
+    assert abs(fast.clusters.count - slow.clusters.count) <= 1
+    apart = Sphere().distance(fast.measure.atoms[fast.labels], slow.measure.atoms[slow.labels])
+    assert np.quantile(apart, 0.97) < 0.1 and np.median(apart) < 0.02
+    assert fast.value[-1] == pytest.approx(slow.value[-1], rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("activation", "ascent"), [("relu", True), ("gelu", True), ("gelu", False), (None, True)]
+)
+def test_both_methods_end_in_the_same_clusters(activation, ascent):
+    F = SphereEnergy(5.0) if activation is None else energy(5.0, activation, J=2)
+    compare(F, Measure(points(19, 60, 2)), ascent=ascent)
+
+
+def test_merged_particles_carry_their_weight():
+    F, mu = energy(8.0), Measure(points(22, 30, 2))
+    run = settle(F, mu, ascent=True, tolerance=1e-9)
+    assert run.stopped and run.measure.size == run.clusters.count < 30
+    assert run.measure.weights == pytest.approx(np.bincount(run.labels) / 30)
+    apart = settle(F, mu, ascent=True, tolerance=1e-9, merge=0.0)
+    assert apart.clusters.count == run.clusters.count
+    centres = apart.clusters.centres[apart.clusters.labels[apart.labels]]
+    assert np.abs(run.measure.atoms[run.labels] - centres).max() < 1e-5
+    # a merger keeps the barycentre
+    mu = Measure(on_circle(0.0, 1e-3, 2.0), [0.1, 0.3, 0.6])
+    run = settle(SphereEnergy(1.0), mu, method="euler", step=1e-12, horizon=1e-12, merge=1e-2)
+    means = Sphere().project(np.array([mu.atoms[0] + 3 * mu.atoms[1], mu.atoms[2]]))
+    np.testing.assert_allclose(run.measure.atoms, means, atol=1e-11)
+    np.testing.assert_allclose(run.measure.weights, [0.4, 0.6], rtol=1e-14)
+
+
+@pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.parametrize("method", ["rosenbrock", "euler"])
+def test_duplicates_permutations_and_rotations(method, d):
+    F, x, rng = energy(6.0, d=d), points(24, 12, d), np.random.default_rng(27)
+    for ascent in (True, False):
+        options = {"ascent": ascent, "method": method, "horizon": 10.0, "record": 1}
+        times = np.arange(12) % 3 + 1
+        run = settle(F, Measure(x, times / times.sum()), **options)
+        twice = settle(F, Measure(np.repeat(x, times, axis=0)), **options)
+        assert np.abs(twice.atoms - np.repeat(run.atoms, times, axis=1)).max() < 1e-9
+        assert twice.value == pytest.approx(run.value, abs=1e-10)
+        order, Q = rng.permutation(12), np.linalg.qr(rng.normal(size=(d, d)))[0]
+        turned = replace(F, a=Sphere().project(F.a @ Q))
+        mu = Measure(Sphere().project(x @ Q)[order], times[order] / times.sum())
+        assert np.abs(settle(turned, mu, **options).atoms - (run.atoms @ Q)[:, order]).max() < 1e-8
+
+
+@pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.parametrize("method", ["rosenbrock", "euler"])
+def test_few_particles(method, d):
+    plain, x = SphereEnergy(2.0), points(28, 1, d)
+    one = settle(plain, Measure(x), method=method)
+    assert one.stopped and one.count.tolist() == [1] * 6
+    assert np.abs(one.measure.atoms - x).max() < 1e-14
+    for ascent in (True, False):
+        pair = settle(plain, Measure(np.concatenate([x, -x])), ascent=ascent, method=method)
+        assert pair.stopped and pair.measure.size == 2 and pair.speed.max() < 1e-15
+    same = settle(plain, Measure(np.repeat(x, 5, axis=0)), method=method)
+    assert same.stopped and same.measure.size == 1 and same.labels.tolist() == [0] * 5
+    # one particle with a perceptron goes to the nearest maximum or minimum of v
+    F = SphereEnergy(2.0, [np.eye(d)[0]], [1.0], "linear")
+    up = settle(F, Measure(Sphere().project(x + 0.1)), ascent=True, method=method, tolerance=1e-8)
+    assert np.abs(np.abs(up.measure.atoms[0, 0]) - 1) < 1e-12
+    assert up.value[-1] == pytest.approx(0.25 + 0.5 * F.potential(np.eye(d)[:1])[0], abs=1e-10)
+
+
+@pytest.mark.parametrize("method", ["rosenbrock", "euler"])
+@pytest.mark.parametrize("ascent", [True, False])
+def test_extreme_temperatures(ascent, method):
+    for beta in (1e-3, 1e4):
+        F, mu = energy(beta), Measure(points(32, 40, 2))
+        for G in (F, SphereEnergy(beta)):
+            run = settle(G, mu, ascent=ascent, method=method, horizon=20.0)
+            assert np.isfinite(run.value).all() and np.isfinite(run.measure.atoms).all()
+            assert run.measure.weights.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("method", ["rosenbrock", "euler"])
+def test_interruption_is_not_a_result(method):
+    calls = iter(range(1000))
+
+    def interrupted(s):
+        if next(calls) > 50:
+            raise KeyboardInterrupt
+        return np.tanh(s)
+
+    F = replace(energy(5.0), activation=replace(TANH, sigma=interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        settle(F, Measure(points(37, 25, 2)), method=method)
+
+
+def test_progress_on_demand(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # a narrow bar is cut off
+    F, mu = SphereEnergy(5.0), Measure(points(38, 25, 2))
+    settle(F, mu, ascent=True)
+    assert capsys.readouterr().err == ""
+    settle(F, mu, method="euler", horizon=5.0, progress=True)
+    assert "100%" in capsys.readouterr().err
+
+
+def test_limits_of_a_run_and_what_is_refused():
+    F, mu = SphereEnergy(1.0), Measure(on_circle(0.0, 1.0))
+    for steps, options in (
+        (1, {"horizon": 0.1}), (3, {"horizon": 0.26}), (4, {"horizon": 5.0, "most": 4}),
+        (2, {"horizon": 0.2, "most": 4}),
+    ):  # fmt: skip
+        assert settle(F, mu, method="euler", step=0.1, **options).steps == steps
+    for name, options in (
+        ("mu", {"mu": Measure(2 * mu.atoms)}), ("mu", {"mu": Measure(mu.atoms + 0j)}),
+        ("mu", {"F": energy(1.0, d=3)}), ("method", {"method": "RK45"}),
+        ("horizon", {"horizon": 0.04}), ("horizon", {"horizon": 2.0**53}),
+        ("merge", {"threshold": 0.25, "merge": 0.25}), ("linkage", {"linkage": "complete"}),
+        ("linkage", {"mu": Measure(np.eye(3)), "linkage": "arcs"}),
+    ):  # fmt: skip
+        with pytest.raises((TypeError, ValueError), match=f"^{name}:"):
+            settle(**{"F": F, "mu": mu, **options})

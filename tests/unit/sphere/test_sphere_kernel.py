@@ -1,0 +1,162 @@
+"""Kernel on the sphere: coefficients by quadrature, constants by brute force.
+
+The kernel and its derivatives are compared with numbers of 100 digits in ``tests/oracles``.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import eval_gegenbauer, gammaln, ive
+
+from mfbook.sphere import funk_hecke, inflection, kernel
+from mfbook.sphere.mass import (
+    anticoncentration,
+    heavy_atom_bound,
+)
+
+BETAS = [1e-3, 0.1, 1 / 3, 1.0, 7.0, 50.0, 1e3, 1e6]
+
+
+def angles(beta, n=2001):
+    """Angles on the circle and, finer, within ten widths of the kernel."""
+    near = np.linspace(0, min(10 / math.sqrt(beta), math.pi), n)
+    return np.concatenate([near, np.linspace(0, math.pi, n)])
+
+
+@pytest.mark.parametrize("beta", [0.05, 1.0, 12.0])
+@pytest.mark.parametrize("d", [2, 3, 5])
+def test_funk_hecke_against_quadrature(d, beta):
+    # law of <x, y> for uniform y, and the zonal harmonic with value 1 at 1
+    order = d / 2 - 1
+
+    def zonal(k, angle):
+        if d == 2:
+            return math.cos(k * angle)
+        return eval_gegenbauer(k, order, math.cos(angle)) / eval_gegenbauer(k, order, 1.0)
+
+    mass = quad(lambda s: math.sin(s) ** (d - 2), 0, math.pi)[0]
+    for k in (0, 1, 2, 7):
+        integral = quad(
+            lambda s, k=k: kernel(s, beta)[0] * zonal(k, s) * math.sin(s) ** (d - 2),
+            0, math.pi, epsabs=1e-13, limit=200,
+        )[0]  # fmt: skip
+        assert funk_hecke(beta, d, k) == pytest.approx(integral / mass, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("beta", BETAS)
+@pytest.mark.parametrize("d", [2, 3, 5, 50])
+def test_funk_hecke_against_bessel_functions(d, beta):
+    """Whichever degrees are asked for, in any shape, and where a float would be zero."""
+    k = np.arange(128)
+    bessel = ive(k + d / 2 - 1, beta)
+    safe = bessel > 1e-290
+    expected = gammaln(d / 2) + (d / 2 - 1) * math.log(2 / beta) + np.log(np.where(safe, bessel, 1))
+    found = funk_hecke(beta, d, k, log=True)
+    np.testing.assert_allclose(found[safe], expected[safe], rtol=1e-13, atol=5e-13)
+    assert np.isfinite(found).all() and (np.diff(found) < 0).all()  # Lemma 5.1: all positive
+    np.testing.assert_allclose(funk_hecke(beta, d, k.reshape(2, -1)).ravel(), np.exp(found))
+    for last in (0, 62, 63, 64, 99):
+        one = funk_hecke(beta, d, last, log=True)
+        assert one.shape == () and one == pytest.approx(found[last], rel=1e-13, abs=5e-13)
+
+
+def test_inflection():
+    for beta in BETAS:
+        u = inflection(beta)
+        assert 0 < u < math.pi / 2 and beta == pytest.approx(math.cos(u) / math.sin(u) ** 2)
+        step = 1e-6 * u
+        assert (kernel(np.linspace(0, u - step, 1000), beta)[2] < 0).all()
+        assert kernel(u + step, beta)[2] > 0
+    assert inflection(1e12) * 1e6 == pytest.approx(1, abs=1e-9)
+    assert inflection(1e-12) == pytest.approx(math.pi / 2, abs=1e-9)
+
+
+# ---------------------------------------------------------------------------------------------
+# concentration
+
+
+@pytest.mark.parametrize("gamma", [0.1, 0.5, 0.9, 1.0, 1.5, 5.0])
+@pytest.mark.parametrize("beta", [*BETAS, 0.02, 0.118, 0.119, 0.3, 0.334, 0.4])
+def test_anticoncentration_is_the_largest_value(beta, gamma):
+    a, b = anticoncentration(beta, gamma)
+    bend = kernel(angles(beta), beta)[2] / beta
+    # a maximum is missed by the grid at second order in its step
+    assert bend.max() <= b + 1e-15
+    assert bend.max() == pytest.approx(b, rel=1e-4)
+    if beta < 1 / 3:  # the kernel is most convex at the antipode
+        assert b == pytest.approx(math.exp(-2 * beta), rel=1e-12)
+    reach = min(gamma / math.sqrt(beta), math.pi)
+    near = kernel(np.linspace(0, reach, 2001), beta)[2] / beta
+    assert near.max() <= -a + 1e-12
+    assert near.max() == pytest.approx(-a, abs=1e-5)
+    assert a >= -b and (a > 0) == (reach < inflection(beta))
+
+
+def test_limits_of_concentration():
+    a, b = anticoncentration(1e10)
+    assert a == pytest.approx(0.75 * math.exp(-1 / 8), abs=1e-9)
+    assert b == pytest.approx(2 * math.exp(-1.5), abs=1e-9)
+    below, above = anticoncentration(1 / 3 - 1e-9), anticoncentration(1 / 3 + 1e-9)
+    np.testing.assert_allclose(below, above, atol=1e-8)
+    # the least bound leaves two arcs
+    pairs = [anticoncentration(beta) for beta in np.geomspace(0.12, 1e4, 1001)]
+    assert min(b / (a + b) for a, b in pairs) == pytest.approx(0.3838, abs=1e-4)
+
+
+def test_the_second_variation_obeys_the_estimate_of_the_theorem():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        beta, M = 10 ** rng.uniform(-0.7, 3), rng.uniform(0.05, 1)
+        a, b = anticoncentration(beta)
+        inside, outside = 4, 5
+        theta = np.concatenate(
+            [rng.uniform(0, 0.5 / math.sqrt(beta), inside), rng.uniform(0, 2 * np.pi, outside)]
+        )
+        m = rng.random(inside + outside)
+        m[:inside] *= M / m[:inside].sum()
+        m[inside:] *= (1 - M) / m[inside:].sum()
+        eta = np.zeros(len(m))
+        eta[:inside] = rng.normal(size=inside)
+        eta[:inside] -= m[:inside] @ eta[:inside] / M
+        # ReLU units at angles alpha: v''/2 almost everywhere
+        alpha, omega = rng.uniform(0, 2 * np.pi, 3), rng.normal(size=3) / 5
+        s = theta[:, None] - alpha
+        bend = ((np.cos(s) > 0) * (np.sin(s) ** 2 - np.cos(s) ** 2)) @ omega
+        pairs = kernel(theta[:, None] - theta, beta)[2] * np.outer(m, m)
+        form = (pairs * (eta[:, None] - eta) ** 2).sum() / (2 * beta) + m @ (bend * eta**2)
+        size = np.abs(omega).sum()
+        assert form <= (-a * M + b * (1 - M) + size) * (m @ eta**2) + 1e-12
+        if a > size and M > (b + size) / (a + b):  # Theorem 3.5
+            assert form < 0
+
+
+def test_heavy_atoms():
+    corollary, trivial = heavy_atom_bound(4.0, 0.1, 0.4)
+    assert corollary == pytest.approx(math.ceil(8 * math.pi) * 4) and trivial == 10
+    # two short arcs: the corollary is better
+    corollary, trivial = heavy_atom_bound(100.0, 0.01, 0.4, arcs=[0.04, 0.05])
+    assert corollary == pytest.approx(80) and trivial == pytest.approx(100)
+    # mass of an interval with a single atom may exceed the bound on clusters
+    assert heavy_atom_bound(100.0, 0.9, 0.4, arcs=0.01)[0] == pytest.approx(1)
+    # equal arcs of the whole circle, whatever their lengths add up to after rounding
+    for n in range(1, 60):
+        arcs = np.full(n, 2 * math.pi / n)
+        assert heavy_atom_bound(1.0, 1.0, 0.5, 7.0, arcs=arcs) == pytest.approx((n, 1.0))
+    for arcs in (2 * math.pi + 1e-9, [1.0, 0.0], [4.0, 3.0]):
+        with pytest.raises(ValueError, match="^arcs:"):
+            heavy_atom_bound(1.0, 1.0, 0.5, 7.0, arcs=arcs)
+
+
+@pytest.mark.parametrize("name, call", [
+    ("d", lambda: funk_hecke(1.0, 1, 0)),
+    ("k", lambda: funk_hecke(1.0, 2, -1)),
+    ("k", lambda: funk_hecke(1.0, 2, 10**8)),
+    ("beta", lambda: funk_hecke(1e11, 2, 0)),
+    ("kappa", lambda: heavy_atom_bound(1.0, 1.1, 0.5)),
+    ("m_bar", lambda: heavy_atom_bound(1.0, 0.1, 1.5)),
+])  # fmt: skip
+def test_what_is_out_of_range_is_refused(name, call):
+    with pytest.raises(ValueError, match=f"^{name}:"):
+        call()
