@@ -267,7 +267,7 @@ def check_start(mu, space) -> None:
         raise TypeError("mu: expected real atoms, got complex ones")
     if getattr(space, "dim", mu.dim) != mu.dim:
         raise ValueError(f"mu: expected atoms in R^{space.dim} for {space}, got R^{mu.dim}")
-    size, largest = np.abs(mu.atoms).max(), validate.LARGEST
+    size, largest = float(np.abs(mu.atoms).max()), validate.LARGEST
     if not size <= largest:
         raise ValueError(f"mu: expected atoms below {largest:g}, got {size:g}")
     contains = getattr(space, "contains", None)

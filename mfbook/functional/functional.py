@@ -54,9 +54,9 @@ class Functional:
 
         Examples
         --------
-        >>> from mfbook import SphereEnergy
-        >>> [SphereEnergy(1.0, [[1.0, 0.0]], [1.0], name).jumps for name in ("tanh", "relu")]
-        [False, True]
+        >>> from mfbook import Ridge
+        >>> Ridge(1.0).jumps
+        False
         """
         return False
 
