@@ -1,6 +1,5 @@
 """What can be said without running a chapter: documentation, types, style, numbers in prose."""
 
-import doctest
 import importlib
 import inspect
 import math
@@ -10,10 +9,9 @@ import sys
 from typing import Protocol
 
 import pytest
-from numpydoc.docscrape import NumpyDocString
-from numpydoc.validate import validate
 from prose import Quoted, quoted, sentences, shown
 
+import mfbook
 from companion.experiments import propagation, sphere
 from companion.experiments import text as stored_text
 from companion.tasks import ALPHABET
@@ -67,72 +65,13 @@ METHODS = {
 PUBLIC = {**EXPORTED, **{f"{owner}.{name}": f for (owner, name), f in METHODS.items()}}
 
 
-def example(obj) -> str:
-    """The source of the examples in a docstring; pytest runs them (``--doctest-modules``)."""
-    found = doctest.DocTestParser().get_examples(inspect.getdoc(obj) or "")
-    return "".join(line.source for line in found)
-
-
-#: All examples of a module, of its exported objects and their methods.
-EXAMPLES = {
-    module: "".join(example(o) for o in PUBLIC.values() if o.__module__ == module)
-    for module in {o.__module__ for o in PUBLIC.values()}
-}
-
-
-def is_shown(name, obj) -> bool:
-    """Whether readers see the object at work where it is documented.
-
-    * A function has an example.
-    * A class has an example, or is in one of its module, or a function with an example returns it.
-    * A method is called in an example of its module, or overrides one that is.
-    """
-    if name in EXPORTED and inspect.isfunction(obj):
-        return bool(example(obj))
-    if inspect.isclass(obj):
-        hints = (f.__annotations__.get("return", "") for f in EXPORTED.values()
-                 if inspect.isfunction(f) and example(f))  # fmt: skip
-        return bool(re.search(rf"\b{obj.__name__}\b", EXAMPLES[obj.__module__])) or (
-            bool(example(obj)) or obj.__name__ in hints
-        )
-    owner, _, method = name.rpartition(".")
-    owners = [cls for cls in EXPORTED[owner].__mro__ if method in vars(cls)]
-    return any(re.search(rf"\.{method}\b", EXAMPLES.get(cls.__module__, "")) for cls in owners)
-
-
-def test_public_objects_are_shown_at_work():
-    assert len(PUBLIC) > 200
-    assert not {name for name, obj in PUBLIC.items() if not is_shown(name, obj)}
-
-
-#: Codes of numpydoc's validator that do not apply to this package: a summary may say all and be a
-#: noun phrase, is_shown is the rule for examples, descriptions may begin with a variable, two
-#: results may share a line, a result that is a class is described there, links are in the text.
-NOT_REQUIRED = {"ES01", "EX01", "PR04", "PR08", "RT02", "RT03", "RT04", "SA01", "SS05"}
-
-
-def missing(name) -> list[str]:
-    """What numpydoc's validator misses in a docstring, with three differences.
-
-    A method or property whose docstring is one line needs no sections: the line and the hints say
-    what there is to say. Fields of a class may be documented as attributes.
-    """
-    obj, exempt, fields = PUBLIC[name], set(NOT_REQUIRED), set()
-    if name not in EXPORTED and "\n" not in inspect.getdoc(obj):
-        exempt |= {"PR01", "RT01"}
-    if inspect.isclass(obj):
-        exempt |= {"PR01"}
-        doc = NumpyDocString(inspect.getdoc(obj))
-        entries = [entry.name for kind in ("Parameters", "Attributes") for entry in doc[kind]]
-        fields = {f for f in vars(obj).get("__dataclass_fields__", ()) if not f.startswith("_")}
-        fields -= {part.strip() for entry in entries for part in entry.split(",")}
-    found = [f"{code} {what}" for code, what in validate(name)["errors"] if code not in exempt]
-    return [f"{name}: {what}" for what in (*found, *(f"field {field}" for field in fields))]
-
-
-def test_docstrings_are_complete():
-    wrong = [line for name in PUBLIC for line in missing(name)]
-    assert not wrong, "\n".join(wrong)
+def test_what_is_public_says_what_it_is():
+    """One sentence first; what one calls every day also shows how."""
+    first = {name: (inspect.getdoc(o) or "").partition("\n\n")[0] for name, o in PUBLIC.items()}
+    assert not {name for name, line in first.items() if not re.search(r"[.:?]$", line)}
+    everyday = [getattr(mfbook, name) for name in mfbook.__all__]
+    functions = [f for f in everyday if inspect.isfunction(f)]
+    assert not {f.__name__ for f in functions if ">>>" not in inspect.getdoc(f)}
 
 
 # --------------------------------------------------------------------------------------
