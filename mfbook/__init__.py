@@ -86,7 +86,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from mfbook.attention import AttentionRisk, HeadShape, attention_weights, features
+    from mfbook.attention import AttentionRisk, HeadShape
+    from mfbook.attention.features import attention_weights, features
     from mfbook.confinement import Anchor, Ridge
     from mfbook.flow import LearningRate, Trajectory, dissipation, gradient_flow, sgd
     from mfbook.flow.ensemble import sgd_ensemble
@@ -94,7 +95,10 @@ if TYPE_CHECKING:
     from mfbook.measure import Measure, mixture
     from mfbook.optimise import boost, frank_wolfe_gap
     from mfbook.space import Ball, Euclidean, Sphere
-    from mfbook.sphere import SphereEnergy, clusters, minimise_on_circle, second_order, settle
+    from mfbook.sphere import SphereEnergy, minimise_on_circle
+    from mfbook.sphere.clusters import clusters
+    from mfbook.sphere.second_order import second_order
+    from mfbook.sphere.settle import settle
     from mfbook.stability import (
         atomic_stability,
         dirac_stability,

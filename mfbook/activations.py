@@ -212,7 +212,7 @@ def activation(choice: str | Activation) -> Activation:
     Parameters
     ----------
     choice : str or Activation
-        A name, or what is returned.
+        A name, in any case ("GELU", "GeLU"), or what is returned.
 
     Returns
     -------
@@ -233,6 +233,6 @@ def activation(choice: str | Activation) -> Activation:
         return choice
     if not isinstance(choice, str):
         raise TypeError(f"activation: expected a name or an Activation, got {choice!r}")
-    if choice not in NAMED:
+    if choice.lower() not in NAMED:
         raise ValueError(f"activation: expected one of {sorted(NAMED)}, got {choice!r}")
-    return NAMED[choice]
+    return NAMED[choice.lower()]

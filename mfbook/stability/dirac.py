@@ -54,6 +54,13 @@ class DiracStability:
     gradient_norm: float
     tolerance: float
 
+    def __repr__(self) -> str:
+        """The verdict and both rates: the matrices are attributes."""
+        return (
+            f"DiracStability({self.verdict}: copies part at rate {self.split_rate:.3g}, "
+            f"the mean leaves at {self.translation_rate:.3g}; |gradient| {self.gradient_norm:.1g})"
+        )
+
     @property
     def H_tr(self) -> np.ndarray:
         """Translation Hessian H + K (equation (59))."""

@@ -43,7 +43,7 @@ class Plan:
     cost: float
 
 
-def optimal_plan(mu: Measure, nu: Measure, p: int = 2, *, memory: float = 2**31) -> Plan:
+def optimal_plan(mu: Measure, nu: Measure, p: float = 2, *, memory: float = 2**31) -> Plan:
     r"""Cheapest way to move one measure to another: a minimiser of the problem that defines W_p.
 
     .. math:: W_p^p(\mu,\nu)=\min_{\pi}\;\int|x-y|^p\,d\pi(x,y)
@@ -87,9 +87,9 @@ def optimal_plan(mu: Measure, nu: Measure, p: int = 2, *, memory: float = 2**31)
     (array([0, 1]), array([1, 0]), 1.0)
     """
     check_pair(mu, nu)
-    p = validate.count(p, "p")
-    if p > 2:
-        raise ValueError(f"p: expected 1 or 2, got {p}")
+    p = validate.real(p, "p")  # 2.0 is 2
+    if p not in (1, 2):
+        raise ValueError(f"p: expected 1 or 2, got {p:g}")
     memory = validate.positive(memory, "memory")
     (first, x, a), (second, y, b), exponent = scaled(mu, nu)
     if len(a) == 1 or len(b) == 1:
@@ -107,7 +107,7 @@ def optimal_plan(mu: Measure, nu: Measure, p: int = 2, *, memory: float = 2**31)
     return Plan(source, target, mass, cost)
 
 
-def wasserstein(mu: Measure, nu: Measure, p: int = 2, *, memory: float = 2**31) -> float:
+def wasserstein(mu: Measure, nu: Measure, p: float = 2, *, memory: float = 2**31) -> float:
     r"""Wasserstein distance :math:`W_p(\mu,\nu)`, exact up to rounding.
 
     The cost of :func:`optimal_plan`, which says how it is found and what raises.

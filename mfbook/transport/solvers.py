@@ -42,7 +42,7 @@ def scaled(mu, nu):
     return *parts, exponent
 
 
-def mean_length(difference, mass, p: int) -> float:
+def mean_length(difference, mass, p: float) -> float:
     """(sum_k m_k |d_k|^p)^(1/p) of rows d_k, without overflow or underflow of the powers."""
     scale = np.abs(difference).max()
     if scale == 0:
@@ -76,7 +76,7 @@ def monotone(x, a, y, b):
     return i[np.searchsorted(left, middle)], j[np.searchsorted(right, middle)], mass
 
 
-def cost_matrix(x, y, p: int, memory: float, solver: str):
+def cost_matrix(x, y, p: float, memory: float, solver: str):
     """|x_i - y_j|^p of all pairs, if the solver then fits in the memory."""
     # differences, not the expanded square: that one cancels for clouds far from the origin
     needed = 8 * len(x) * len(y) * MATRICES[solver]
@@ -88,7 +88,7 @@ def cost_matrix(x, y, p: int, memory: float, solver: str):
     return scipy.spatial.distance.cdist(x, y, "euclidean" if p == 1 else "sqeuclidean")
 
 
-def simplex(x, a, y, b, p: int, memory: float):
+def simplex(x, a, y, b, p: float, memory: float):
     """Optimal plan and the potential of the targets, by the network simplex."""
     # here, not at the top: POT imports every array library it finds (seconds for torch and jax)
     from ot.lp import emd
