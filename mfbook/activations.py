@@ -37,25 +37,13 @@ SILU_STEEPEST = 2.3993572805154675
 class Activation:
     r"""An activation :math:`\sigma`, its primitive :math:`\Phi=2\int_0^s\sigma` and its slope.
 
-    Attributes
-    ----------
-    name : str
-    sigma, primitive, slope : callable
-        :math:`\sigma`, :math:`\Phi` with :math:`\Phi(0)=0`, and :math:`\sigma'`, from arrays to
-        arrays of the same shape; real or complex (for derivatives by complex step).
-    steepest : tuple of float
-        Where :math:`|\sigma'|` has interior maxima.
-    analytic : bool
-        Whether :math:`\sigma` is real-analytic; otherwise it has a kink, at zero.
-    curvature : float
-        Bound on :math:`|\sigma''|` away from a kink; infinite where none is known. It enters the
-        proved bounds on least first variations, which then use the slope alone.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> RELU.sigma(np.array([-1.0, 2.0])), RELU.primitive(np.array([-1.0, 2.0]))
-    (array([0., 2.]), array([0., 4.]))
+    - ``sigma, primitive, slope``: :math:`\sigma`, :math:`\Phi` with :math:`\Phi(0)=0`, and
+      :math:`\sigma'`, from arrays to arrays of the same shape; real or complex (for derivatives by
+      complex step).
+    - ``steepest``: Where :math:`|\sigma'|` has interior maxima.
+    - ``analytic``: Whether :math:`\sigma` is real-analytic; otherwise it has a kink, at zero.
+    - ``curvature``: Bound on :math:`|\sigma''|` away from a kink; infinite where none is known. It
+      enters the proved bounds on least first variations, which then use the slope alone.
     """
 
     name: str
@@ -69,20 +57,7 @@ class Activation:
     def lipschitz(self, radius: float = 1.0) -> float:
         r"""Lipschitz constant of :math:`\sigma` on :math:`[-r,r]`; 1 is enough without biases.
 
-        Parameters
-        ----------
-        radius : float
-            Bound on the scores.
-
-        Returns
-        -------
-        float
-            The constant.
-
-        Examples
-        --------
-        >>> TANH.lipschitz(), round(GELU.lipschitz(), 4), round(GELU.lipschitz(5.0), 4)
-        (1.0, 1.0833, 1.1289)
+        - ``radius``: Bound on the scores.
         """
         r = validate.positive(radius, "radius", largest=validate.LARGEST)
         points = [-r, r, *(s for s in self.steepest if -r < s < r)]
@@ -100,21 +75,7 @@ def _on(s):
 def leaky_relu(slope: float = 0.01) -> Activation:
     r"""Leaky ReLU: :math:`\sigma(s)=s` for s > 0 and :math:`\alpha s` otherwise.
 
-    Parameters
-    ----------
-    slope : float
-        :math:`\alpha`, in [0, 1]; 0 is ReLU.
-
-    Returns
-    -------
-    Activation
-        The activation.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> leaky_relu(0.1).sigma(np.array([-1.0, 1.0]))
-    array([-0.1,  1. ])
+    - ``slope``: :math:`\alpha`, in [0, 1]; 0 is ReLU.
     """
     alpha = validate.positive(slope, "slope", allow_zero=True)
     if alpha > 1:
@@ -209,25 +170,7 @@ NAMED = {f.name: f for f in (RELU, LEAKY_RELU, GELU, SILU, TANH, LINEAR)}
 def activation(choice: str | Activation) -> Activation:
     """Return an activation, from itself or its name.
 
-    Parameters
-    ----------
-    choice : str or Activation
-        A name, in any case ("GELU", "GeLU"), or what is returned.
-
-    Returns
-    -------
-    Activation
-        The activation.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``choice`` is neither a known name nor an Activation.
-
-    Examples
-    --------
-    >>> activation("gelu")
-    Activation('gelu')
+    - ``choice``: A name, in any case ("GELU", "GeLU"), or what is returned.
     """
     if isinstance(choice, Activation):
         return choice

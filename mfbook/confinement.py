@@ -23,17 +23,8 @@ __all__ = ["Anchor", "Ridge"]
 class Anchor(Functional):
     r"""Anchored decay :math:`F(\mu)=\frac\lambda2\int\|\theta-a\|^2d\mu(\theta)`.
 
-    Parameters
-    ----------
-    lam : float
-        Strength :math:`\lambda>0`.
-    a : array_like, shape (D,)
-        The anchor.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``lam`` is not positive and finite, or ``a`` is not a finite real vector.
+    - ``lam``: Strength :math:`\lambda>0`.
+    - ``a`` (D,): The anchor.
 
     Examples
     --------
@@ -68,15 +59,7 @@ class Anchor(Functional):
 class Ridge(Functional):
     r"""Ridge :math:`F(\mu)=\frac\lambda2\int\|\theta\|^2d\mu(\theta)`: weight decay in practice.
 
-    Parameters
-    ----------
-    lam : float
-        Strength :math:`\lambda>0`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``lam`` is not positive and finite.
+    - ``lam``: Strength :math:`\lambda>0`.
 
     Examples
     --------

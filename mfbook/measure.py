@@ -25,20 +25,8 @@ __all__ = ["Measure", "mixture"]
 class Measure:
     r"""A probability measure :math:`\mu=\sum_i w_i\,\delta_{\theta_i}` on :math:`\mathbb R^D`.
 
-    Parameters
-    ----------
-    atoms : array_like, shape (n, D)
-        Positions; complex ones are allowed (for derivatives by complex step).
-    weights : array_like, shape (n,), optional
-        Not negative, sum one. Default: the empirical measure, :math:`w_i=1/n`.
-
-    Raises
-    ------
-    TypeError
-        If atoms are not numbers or weights are not real.
-    ValueError
-        If a shape is wrong, the measure is empty, an entry is NaN or infinite, or the weights
-        are not a probability vector.
+    - ``atoms`` (n, D): Positions; complex ones are allowed (for derivatives by complex step).
+    - ``weights`` (n,): Not negative, sum one. Default: the empirical measure, :math:`w_i=1/n`.
 
     Notes
     -----
@@ -86,15 +74,7 @@ class Measure:
     def dirac(theta: ArrayLike) -> Measure:
         r"""Point mass :math:`\delta_\theta`.
 
-        Parameters
-        ----------
-        theta : array_like, shape (D,)
-            The atom.
-
-        Returns
-        -------
-        Measure
-            With one atom.
+        - ``theta`` (D,): The atom.
 
         Examples
         --------
@@ -106,19 +86,7 @@ class Measure:
     def integrate(self, values: ArrayLike) -> np.ndarray:
         r"""Integral :math:`\int f\,d\mu=\sum_i w_i f(\theta_i)`.
 
-        Parameters
-        ----------
-        values : array_like, shape (n, ...)
-            The values :math:`f(\theta_i)` at the atoms.
-
-        Returns
-        -------
-        array, shape (...)
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is not one finite number (or array of numbers) for each atom.
+        - ``values`` (n, ...): The values :math:`f(\theta_i)` at the atoms.
 
         Examples
         --------
@@ -131,20 +99,7 @@ class Measure:
     def map(self, g: Callable) -> Measure:
         r"""Push-forward :math:`g_\#\mu`: the atoms move, the weights stay.
 
-        Parameters
-        ----------
-        g : callable
-            Takes all atoms, shape (n, D), and returns as many, shape (n, E).
-
-        Returns
-        -------
-        Measure
-            With the same weights.
-
-        Raises
-        ------
-        ValueError
-            If ``g`` does not return one atom for each atom.
+        - ``g``: Takes all atoms, shape (n, D), and returns as many, shape (n, E).
 
         Examples
         --------
@@ -162,20 +117,7 @@ class Measure:
         them. Atoms without weight are dropped. With ``tolerance=0`` the measure is unchanged;
         only its description becomes shorter.
 
-        Parameters
-        ----------
-        tolerance : float
-            Euclidean distance, at least 0.
-
-        Returns
-        -------
-        Measure
-            With no more atoms than before.
-
-        Raises
-        ------
-        ValueError
-            If the tolerance is negative or not finite, or atoms are complex.
+        - ``tolerance``: Euclidean distance, at least 0.
 
         Examples
         --------
@@ -212,24 +154,8 @@ class Measure:
 def mixture(mu: Measure, nu: Measure, s: float) -> Measure:
     r"""Mixture :math:`(1-s)\,\mu+s\,\nu`: the straight line along which the risk is convex.
 
-    Parameters
-    ----------
-    mu, nu : Measure
-        With atoms in the same space.
-    s : float
-        In [0, 1].
-
-    Returns
-    -------
-    Measure
-        With the atoms of both.
-
-    Raises
-    ------
-    TypeError
-        If ``mu`` or ``nu`` is not a Measure.
-    ValueError
-        If ``s`` is outside [0, 1] or the dimensions differ.
+    - ``mu, nu``: With atoms in the same space.
+    - ``s``: In [0, 1].
 
     Examples
     --------

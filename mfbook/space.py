@@ -27,21 +27,6 @@ class Space(Protocol):
 
     A space may also offer ``dim``, ``contains``, ``project`` and, for searches over single points,
     ``chart``, ``unchart`` and ``hessian``, as the spaces of this module do.
-
-    Examples
-    --------
-    Atoms on a line that is bent to a circle of length one:
-
-    >>> class Circle:
-    ...     def tangent(self, x, v):
-    ...         return v
-    ...     def retract(self, x, v):
-    ...         return np.mod(x + v, 1.0)
-    >>> from mfbook.flow import flow
-    >>> from mfbook.measure import Measure
-    >>> run = flow(lambda x, mu: np.ones_like(x), Measure([[0.5]]), [0.0, 0.75], Circle())
-    >>> run.end.atoms.round(6)
-    array([[0.25]])
     """
 
     def tangent(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -145,17 +130,8 @@ class Ball:
     For heads this is the compact :math:`\Theta` of Assumption 3.2, one Frobenius ball for each of
     the four matrices; :meth:`mfbook.attention.HeadShape.ball` builds it.
 
-    Parameters
-    ----------
-    radius : float
-        Common radius r, positive.
-    blocks : tuple of int
-        Sizes of consecutive coordinate blocks, one ball each.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the radius is not positive and finite or a block is not a positive integer.
+    - ``radius``: Common radius r, positive.
+    - ``blocks``: Sizes of consecutive coordinate blocks, one ball each.
 
     Examples
     --------
@@ -250,17 +226,10 @@ class Ball:
         The map folds at the boundary, :math:`\|q\|=1`, so a minimum there is an ordinary
         stationary point in q and needs no constraint.
 
-        Parameters
-        ----------
-        q : array, shape (n, D)
-            Coordinates.
+        - ``q`` (n, D): Coordinates.
 
-        Returns
-        -------
-        x : array, shape (n, D)
-            Points of the product of balls.
-        back : callable
-            Takes gradients in x and returns gradients in q.
+        Returns x : array, shape (n, D): Points of the product of balls.
+        Returns takes gradients in x and returns gradients in q.
         """
         blocks = self._split(_rows(q, "q", self.dim))
         scale = [1 / (1 + (b * b).sum(axis=-1, keepdims=True)) for b in blocks]
@@ -280,15 +249,7 @@ class Ball:
 
         Exactly on the fold no gradient would point inwards.
 
-        Parameters
-        ----------
-        x : array, shape (n, D)
-            Points of the product.
-
-        Returns
-        -------
-        array
-            Of the shape of ``x``.
+        - ``x`` (n, D): Points of the product.
         """
         parts = []
         for b in self._split(_rows(x, "x", self.dim)):
@@ -382,17 +343,8 @@ class Sphere:
     def hessian(self, x: np.ndarray, gradient: np.ndarray, hessian: np.ndarray) -> np.ndarray:
         r"""Riemannian Hessian :math:`P_x\nabla^2P_x-\langle x,\nabla\rangle P_x` at one point.
 
-        Parameters
-        ----------
-        x, gradient : array, shape (d,)
-            A unit vector, and the ambient gradient there.
-        hessian : array, shape (d, d)
-            The ambient Hessian.
-
-        Returns
-        -------
-        array
-            Shape (d, d).
+        - ``x, gradient`` (d,): A unit vector, and the ambient gradient there.
+        - ``hessian`` (d, d): The ambient Hessian.
         """
         x, gradient, hessian = _square(x, gradient, hessian)
         P = np.eye(len(x)) - np.outer(x, x)

@@ -104,21 +104,8 @@ def correlation_bound(X, Z, radius: float, k: int) -> float:
     :math:`2g_t=r^2\|x_t\|\operatorname{diam}_t/\sqrt k`, so the attended token is within
     :math:`\tanh(g_t/2)\operatorname{diam}_t` of the causal mean.
 
-    Parameters
-    ----------
-    X, Z : array, shape (S, T, d)
-        Tokens, and residuals seen from the tokens, :math:`Z_t=W_Ur_t`.
-    radius : float
-    k : int
-        Query/key dimension.
-
-    Examples
-    --------
-    >>> X = np.ones((1, 2, 3))                    # equal tokens: attention does not matter
-    >>> Z = np.array([[[1.0, 0, 0], [0, 2.0, 0]]])
-    >>> C = np.ones((3, 1)) * Z[0].mean(axis=0)
-    >>> bool(np.isclose(correlation_bound(X, Z, 1.0, 1), np.linalg.svd(C)[1][0]))
-    True
+    - ``X, Z`` (S, T, d): Tokens, and residuals seen from the tokens, :math:`Z_t=W_Ur_t`.
+    - ``k``: Query/key dimension.
     """
     S, T, d = X.shape
     X, Z = np.asarray(X, float), np.asarray(Z, float)

@@ -20,24 +20,12 @@ __all__ = [
 def attention_weights(theta: ArrayLike, X: ArrayLike, shape: HeadShape) -> np.ndarray:
     r"""Causal attention matrices A of heads on sequences (equations (5) and (6)).
 
-    Parameters
-    ----------
-    theta : array_like, shape (n, D)
-        Heads.
-    X : array_like, shape (S, T, d)
-        Tokens.
-    shape : HeadShape
-        Sizes of one head.
+    - ``theta`` (n, D): Heads.
+    - ``X`` (S, T, d): Tokens.
+    - ``shape``: Sizes of one head.
 
-    Returns
-    -------
-    array, shape (n, S, T, T)
-        Row t holds the weights of tokens u <= t; rows sum to one, the rest is zero.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has a wrong shape or holds NaN or infinity.
+    Returns array, shape (n, S, T, T): Row t holds the weights of tokens u <= t; rows sum to one,
+    the rest is zero.
 
     Examples
     --------
@@ -59,27 +47,13 @@ def attention_weights(theta: ArrayLike, X: ArrayLike, shape: HeadShape) -> np.nd
 def features(theta: ArrayLike, X: ArrayLike, W_U: ArrayLike, shape: HeadShape) -> np.ndarray:
     r"""Feature map :math:`\varphi(X;\theta)=A\,X\,W_VW_OW_U` (equation (7)).
 
-    Parameters
-    ----------
-    theta : array_like, shape (n, D)
-        Heads.
-    X : array_like, shape (S, T, d)
-        Tokens.
-    W_U : array_like, shape (d, V)
-        Fixed projection to the vocabulary.
-    shape : HeadShape
-        Sizes of one head.
+    - ``theta`` (n, D): Heads.
+    - ``X`` (S, T, d): Tokens.
+    - ``W_U`` (d, V): Fixed projection to the vocabulary.
+    - ``shape``: Sizes of one head.
 
-    Returns
-    -------
-    array, shape (n, S, T, V)
-        One logit vector for every head, sequence and position. It is stored in full: for many
-        heads use :class:`AttentionRisk`, which never stores it.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has a wrong shape or holds NaN or infinity.
+    Returns array, shape (n, S, T, V): One logit vector for every head, sequence and position. It is
+    stored in full: for many heads use :class:`AttentionRisk`, which never stores it.
 
     Examples
     --------

@@ -46,27 +46,14 @@ class AttentionRisk(Functional):
     :math:`\Psi(\theta;\mu)=\mathbb E\frac1T\sum_t\langle p_t-y_t,\varphi_t\rangle` (equation (11))
     and :math:`G=\nabla_\theta\Psi` its gradient (equation (13)).
 
-    Parameters
-    ----------
-    X : array_like, shape (S, T, d)
-        Tokens.
-    Y : array_like, shape (S, T, V)
-        Labels: one-hot, or a probability vector for each position (the label integrated out).
-    W_U : array_like, shape (d, V)
-        Fixed projection to the vocabulary.
-    shape : HeadShape
-        Sizes of one head.
-    space : space, optional
-        Where heads live: all of R^D (default) or ``shape.ball(radius)``.
-    dtype : numpy.float64 or numpy.float32, optional
-        Precision of data and of everything computed. Default float64. Complex heads are allowed
-        in either and give complex results (for the complex step).
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a shape is wrong, an entry is NaN or infinite, a label is not a probability vector, or
-        the space has another dimension.
+    - ``X`` (S, T, d): Tokens.
+    - ``Y`` (S, T, V): Labels: one-hot, or a probability vector for each position (the label
+      integrated out).
+    - ``W_U`` (d, V): Fixed projection to the vocabulary.
+    - ``shape``: Sizes of one head.
+    - ``space``: Where heads live: all of R^D (default) or ``shape.ball(radius)``.
+    - ``dtype``: Precision of data and of everything computed. Default float64. Complex heads are
+      allowed in either and give complex results (for the complex step).
 
     Notes
     -----
@@ -176,17 +163,8 @@ class AttentionRisk(Functional):
     def sample(self, rng: Seed, n: int) -> AttentionRisk:
         """Return the risk of n fresh sequences, drawn with replacement, with labels drawn.
 
-        Parameters
-        ----------
-        rng : numpy.random.Generator or int
-            Source of randomness, or a seed.
-        n : int
-            Number of sequences, at least 1.
-
-        Returns
-        -------
-        AttentionRisk
-            Of these sequences.
+        - ``rng``: Source of randomness, or a seed.
+        - ``n``: Number of sequences, at least 1.
         """
         rng, n = validate.generator(rng), validate.count(n, "n")
         index, uniform = self.draw(rng, n)
@@ -204,17 +182,8 @@ class AttentionRisk(Functional):
         The label is the first word at which the cumulative probability passes ``uniform``, shape
         (..., T, 1).
 
-        Parameters
-        ----------
-        index : array of int, shape (...)
-            Which sequences.
-        uniform : array, shape (..., T, 1)
-            Numbers in [0, 1).
-
-        Returns
-        -------
-        array
-            Shape (..., T, V).
+        - ``index`` (...): Which sequences.
+        - ``uniform`` (..., T, 1): Numbers in [0, 1).
         """
         index = validate.indices(index, "index", len(self.Y))
         uniform = validate.array(uniform, "uniform", (*index.shape, self.Y.shape[1], 1))
@@ -225,11 +194,7 @@ class AttentionRisk(Functional):
 class AttentionLocal:
     """The risk at one measure. Made by :meth:`AttentionRisk.at`.
 
-    Attributes
-    ----------
-    risk : AttentionRisk
-    mu : Measure
-    logits : array, shape (S, T, V)
+    - ``logits`` (S, T, V)
     """
 
     risk: AttentionRisk

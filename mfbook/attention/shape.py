@@ -18,15 +18,7 @@ __all__ = [
 class HeadShape:
     r"""Sizes of one head: token dimension d, query/key dimension k, value dimension v.
 
-    Parameters
-    ----------
-    d, k, v : int
-        Positive.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a size is not a positive integer.
+    - ``d, k, v``: Positive.
 
     Examples
     --------

@@ -33,27 +33,8 @@ def monte_carlo_rate(B: float, M: int) -> float:
     M independent heads give logits within :math:`B/\sqrt M` in the mean, and the loss is
     :math:`\sqrt2`-Lipschitz. Derived in Chapter 4.
 
-    Parameters
-    ----------
-    B : float
-        Bound on the feature map.
-    M : int
-        Number of heads.
-
-    Returns
-    -------
-    float
-        Bound on the excess.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``B`` is not a finite positive number or ``M`` is not a positive integer.
-
-    Examples
-    --------
-    >>> round(monte_carlo_rate(B=1.0, M=8), 12)
-    0.5
+    - ``B``: Bound on the feature map.
+    - ``M``: Number of heads.
     """
     return loss_lipschitz() * validate.positive(B, "B") / math.sqrt(validate.count(M, "M"))
 
@@ -65,27 +46,8 @@ def sharp_rate(B: float, M: int) -> float:
     has mean zero and the second is at most :math:`\frac14\mathbb E\|\hat f-f\|^2\le B^2/(4M)`.
     Beyond the paper; derived in Chapter 4.
 
-    Parameters
-    ----------
-    B : float
-        Bound on the feature map.
-    M : int
-        Number of heads.
-
-    Returns
-    -------
-    float
-        Bound on the mean excess.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``B`` is not a finite positive number or ``M`` is not a positive integer.
-
-    Examples
-    --------
-    >>> sharp_rate(B=2.0, M=10)
-    0.1
+    - ``B``: Bound on the feature map.
+    - ``M``: Number of heads.
     """
     B = validate.positive(B, "B")
     return loss_smoothness() / 2 * B * B / validate.count(M, "M")
@@ -99,27 +61,8 @@ def variance_rate(sigma2: float, M: int) -> float:
     As :func:`sharp_rate`, with the variance of :func:`feature_variance` itself instead of its
     bound. Beyond the paper; derived in Chapter 4.
 
-    Parameters
-    ----------
-    sigma2 : float
-        Feature variance, at least 0.
-    M : int
-        Number of heads.
-
-    Returns
-    -------
-    float
-        Bound on the mean excess.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``sigma2`` is negative or not finite, or ``M`` is not a positive integer.
-
-    Examples
-    --------
-    >>> variance_rate(sigma2=4.0, M=10)
-    0.1
+    - ``sigma2``: Feature variance, at least 0.
+    - ``M``: Number of heads.
     """
     sigma2 = validate.positive(sigma2, "sigma2", allow_zero=True)
     return loss_smoothness() / 2 * sigma2 / validate.count(M, "M")
@@ -132,31 +75,8 @@ def feature_variance(risk: AttentionRisk, mu: Measure) -> float:
 
     Chapter 4. Memory does not grow with the number of heads.
 
-    Parameters
-    ----------
-    risk : AttentionRisk
-        With the sequences to average over.
-    mu : Measure
-        Real heads.
-
-    Returns
-    -------
-    float
-        The variance.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type or the heads do not fit the risk.
-
-    Examples
-    --------
-    Two opposite heads on one token: features 1 and -1.
-
-    >>> from mfbook.attention import HeadShape
-    >>> R = AttentionRisk([[[1.0]]], [[[1.0, 0.0]]], [[1.0, 0.0]], HeadShape(1, 1, 1))
-    >>> feature_variance(R, Measure([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, -1.0]]))
-    1.0
+    - ``risk``: With the sequences to average over.
+    - ``mu``: Real heads.
     """
     return _over_heads(risk, mu, lambda z, p: (z**2).sum(axis=-1))
 
@@ -171,29 +91,8 @@ def leading_coefficient(risk: AttentionRisk, mu: Measure) -> float:
     Second-order expansion of the loss at the mean-field logits; at most :math:`\sigma^2/4`.
     Beyond the paper; derived in Chapter 4.
 
-    Parameters
-    ----------
-    risk : AttentionRisk
-        With the sequences to average over.
-    mu : Measure
-        Real heads.
-
-    Returns
-    -------
-    float
-        The coefficient.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type or the heads do not fit the risk.
-
-    Examples
-    --------
-    >>> from mfbook.attention import HeadShape
-    >>> R = AttentionRisk([[[1.0]]], [[[1.0, 0.0]]], [[1.0, 0.0]], HeadShape(1, 1, 1))
-    >>> leading_coefficient(R, Measure([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, -1.0]]))
-    0.125
+    - ``risk``: With the sequences to average over.
+    - ``mu``: Real heads.
     """
 
     def variance(z, p):  # tr(J z z^T) is the variance of z_I for I drawn from p

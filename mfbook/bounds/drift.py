@@ -23,10 +23,7 @@ __all__ = [
 class DriftLipschitz:
     r"""Lipschitz constants of the drift :math:`G(\theta;\mu)`, in the head and in the measure.
 
-    Attributes
-    ----------
-    head, measure : float
-        Constants in the head, and in the measure for :math:`W_1`.
+    - ``head, measure``: Constants in the head, and in the measure for :math:`W_1`.
     """
 
     head: float
@@ -44,27 +41,10 @@ def drift_lipschitz(R_X: float, R_U: float, r: float, k: int) -> DriftLipschitz:
     live on the convex set of heads with radius r, and L is that of :func:`jacobian_bound`.
     Derived in Chapter 3.
 
-    Parameters
-    ----------
-    R_X, R_U, r : float
-        Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
-    k : int
-        Query and key dimension.
+    - ``R_X, R_U, r``: Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
+    - ``k``: Query and key dimension.
 
-    Returns
-    -------
-    DriftLipschitz
-        With the attributes ``head`` and ``measure``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a radius is not a finite positive number or ``k`` is not a positive integer.
-
-    Examples
-    --------
-    >>> round(drift_lipschitz(R_X=1.0, R_U=1.0, r=1.0, k=1).measure, 12)
-    2.0
+    Returns with the attributes ``head`` and ``measure``.
     """
     bounds = feature_bounds(R_X, R_U, r, k)
     return DriftLipschitz(loss_lipschitz() * bounds.H, softmax_lipschitz() * bounds.L * bounds.L)
@@ -74,14 +54,10 @@ def drift_lipschitz(R_X: float, R_U: float, r: float, k: int) -> DriftLipschitz:
 class GrowthBound:
     r"""How large one head can be after a time :math:`\tau`.
 
-    Attributes
-    ----------
-    values : float
-        Bound on :math:`\|W_V\|+\|W_O\|`.
-    query_slope : float
-        Bound on :math:`\|\nabla_{W_Q}\Psi\|/\|W_K\|` and :math:`\|\nabla_{W_K}\Psi\|/\|W_Q\|`.
-    queries : float
-        Bound on :math:`\|W_Q\|+\|W_K\|`.
+    - ``values``: Bound on :math:`\|W_V\|+\|W_O\|`.
+    - ``query_slope``: Bound on :math:`\|\nabla_{W_Q}\Psi\|/\|W_K\|` and
+      :math:`\|\nabla_{W_K}\Psi\|/\|W_Q\|`.
+    - ``queries``: Bound on :math:`\|W_Q\|+\|W_K\|`.
     """
 
     values: float
@@ -107,31 +83,12 @@ def growth_bound(
     Beyond the paper (Remark 3.3 assumes it); derived in Chapter 3. The last bound is infinite
     where it exceeds the largest float.
 
-    Parameters
-    ----------
-    R_X, R_U : float
-        Largest token norm, operator norm of ``W_U``.
-    k : int
-        Query and key dimension.
-    tau : float
-        Rescaled time, at least 0.
-    values, queries : float
-        :math:`N_V(0)` and :math:`N_Q(0)`, sums of Frobenius norms.
+    - ``R_X, R_U``: Largest token norm, operator norm of ``W_U``.
+    - ``k``: Query and key dimension.
+    - ``tau``: Rescaled time, at least 0.
+    - ``values, queries``: :math:`N_V(0)` and :math:`N_Q(0)`, sums of Frobenius norms.
 
-    Returns
-    -------
-    GrowthBound
-        Bounds on the sizes after the time ``tau``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a radius is not positive, ``k`` is not a positive integer or another number is negative.
-
-    Examples
-    --------
-    >>> growth_bound(R_X=1.0, R_U=1.0, k=1, tau=0.0, values=2.0, queries=3.0).queries
-    3.0
+    Returns bounds on the sizes after the time ``tau``.
     """
     R_X, R_U = validate.positive(R_X, "R_X"), validate.positive(R_U, "R_U")
     k, tau = validate.count(k, "k"), validate.positive(tau, "tau", allow_zero=True)

@@ -32,29 +32,9 @@ def score_bound(R_X: float, r: float, k: int) -> float:
 
     Cauchy–Schwarz; attained by two equal tokens. Chapter 3, Proposition 3.4.
 
-    Parameters
-    ----------
-    R_X : float
-        Largest token norm.
-    r : float
-        Largest operator norm of a matrix of the head.
-    k : int
-        Query and key dimension.
-
-    Returns
-    -------
-    float
-        The bound.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a radius is not a finite positive number or ``k`` is not a positive integer.
-
-    Examples
-    --------
-    >>> score_bound(R_X=1.0, r=2.0, k=4)
-    2.0
+    - ``R_X``: Largest token norm.
+    - ``r``: Largest operator norm of a matrix of the head.
+    - ``k``: Query and key dimension.
     """
     R_X, r = validate.positive(R_X, "R_X"), validate.positive(r, "r")
     # products: a float power raises where it overflows, a product is infinite
@@ -74,16 +54,6 @@ def third_moment_constant() -> float:
 
     Equality for s = x = ±1 with :math:`P(s=1)=(1-1/\sqrt3)/2` (and its mirror image). Proved in
     Chapter 3; it enters :func:`hessian_bound`.
-
-    Returns
-    -------
-    float
-        The constant.
-
-    Examples
-    --------
-    >>> round(third_moment_constant(), 6)
-    0.7698
     """
     return 4 / (3 * math.sqrt(3))
 
@@ -96,25 +66,7 @@ def feature_bound(R_X: float, R_U: float, r: float) -> float:
     An attended token is an average of tokens, so its norm is at most :math:`R_X`; three matrices
     follow. Attained by one token. Derived in Chapter 3.
 
-    Parameters
-    ----------
-    R_X, R_U, r : float
-        Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
-
-    Returns
-    -------
-    float
-        B.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a finite positive number.
-
-    Examples
-    --------
-    >>> feature_bound(R_X=2.0, R_U=1.0, r=3.0)
-    18.0
+    - ``R_X, R_U, r``: Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
     """
     R_X, R_U = validate.positive(R_X, "R_X"), validate.positive(R_U, "R_U")
     r = validate.positive(r, "r")
@@ -130,27 +82,8 @@ def jacobian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
     :math:`\sqrt2R_XR_Urgn`, one of size w in (W_V, W_O) by :math:`\sqrt2R_XR_Urw`;
     Cauchy–Schwarz with :math:`n^2+w^2=1`. Derived in Chapter 3.
 
-    Parameters
-    ----------
-    R_X, R_U, r : float
-        Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
-    k : int
-        Query and key dimension.
-
-    Returns
-    -------
-    float
-        L.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a radius is not a finite positive number or ``k`` is not a positive integer.
-
-    Examples
-    --------
-    >>> round(jacobian_bound(R_X=1.0, R_U=1.0, r=1.0, k=1), 12)
-    2.0
+    - ``R_X, R_U, r``: Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
+    - ``k``: Query and key dimension.
     """
     R_X, R_U, r, g = _radii(R_X, R_U, r, k)
     return math.sqrt(2) * R_X * R_U * r * math.hypot(1, g)
@@ -167,27 +100,8 @@ def sharp_jacobian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
     the sequence: two opposite tokens, one of them exp(2g) times as often. Beyond the paper;
     derived in Chapter 3.
 
-    Parameters
-    ----------
-    R_X, R_U, r : float
-        Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
-    k : int
-        Query and key dimension.
-
-    Returns
-    -------
-    float
-        The bound.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a radius is not a finite positive number or ``k`` is not a positive integer.
-
-    Examples
-    --------
-    >>> round(sharp_jacobian_bound(R_X=1.0, R_U=1.0, r=1.0, k=1) ** 2, 12)
-    2.0
+    - ``R_X, R_U, r``: Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
+    - ``k``: Query and key dimension.
     """
     R_X, R_U, r, g = _radii(R_X, R_U, r, k)
     return math.sqrt(2) * R_X * R_U * r * max(1.0, g)
@@ -204,27 +118,8 @@ def hessian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
     least possible constant is bounded by :func:`hessian_attained`: not at all in the limits of
     small and of large g, by a factor of 1.62 at most in between.
 
-    Parameters
-    ----------
-    R_X, R_U, r : float
-        Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
-    k : int
-        Query and key dimension.
-
-    Returns
-    -------
-    float
-        H.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a radius is not a finite positive number or ``k`` is not a positive integer.
-
-    Examples
-    --------
-    >>> round(hessian_bound(R_X=1.0, R_U=1.0, r=1.0, k=1), 4)
-    3.9128
+    - ``R_X, R_U, r``: Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
+    - ``k``: Query and key dimension.
     """
     R_X, R_U, r, g = _radii(R_X, R_U, r, k)
     a = g + 2 * third_moment_constant() * g * g
@@ -241,27 +136,8 @@ def hessian_attained(R_X: float, R_U: float, r: float, k: int) -> float:
     :math:`\beta` of them; the four matrices have rank one and are aligned. It is a supremum over
     the length of the sequence. Chapter 3; a search over all heads and tokens finds nothing larger.
 
-    Parameters
-    ----------
-    R_X, R_U, r : float
-        Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
-    k : int
-        Query and key dimension.
-
-    Returns
-    -------
-    float
-        The value.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a radius is not a finite positive number or ``k`` is not a positive integer.
-
-    Examples
-    --------
-    >>> round(hessian_attained(R_X=1.0, R_U=1.0, r=1.0, k=1), 4)
-    3.0203
+    - ``R_X, R_U, r``: Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
+    - ``k``: Query and key dimension.
     """
     R_X, R_U, r, g = _radii(R_X, R_U, r, k)
     if not math.isfinite(g * g):
@@ -287,10 +163,7 @@ def hessian_attained(R_X: float, R_U: float, r: float, k: int) -> float:
 class FeatureBounds:
     """The three constants of Proposition 3.4: for the feature map and its two derivatives.
 
-    Attributes
-    ----------
-    B, L, H : float
-        Bounds on the logits of one head, and on its first and second derivative.
+    - ``B, L, H``: Bounds on the logits of one head, and on its first and second derivative.
     """
 
     B: float
@@ -301,27 +174,10 @@ class FeatureBounds:
 def feature_bounds(R_X: float, R_U: float, r: float, k: int) -> FeatureBounds:
     """Return B, L and H of Proposition 3.4 together.
 
-    Parameters
-    ----------
-    R_X, R_U, r : float
-        Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
-    k : int
-        Query and key dimension.
+    - ``R_X, R_U, r``: Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
+    - ``k``: Query and key dimension.
 
-    Returns
-    -------
-    FeatureBounds
-        With the attributes ``B``, ``L`` and ``H``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a radius is not a finite positive number or ``k`` is not a positive integer.
-
-    Examples
-    --------
-    >>> feature_bounds(R_X=1.0, R_U=1.0, r=1.0, k=1).B
-    1.0
+    Returns with the attributes ``B``, ``L`` and ``H``.
     """
     return FeatureBounds(
         feature_bound(R_X, R_U, r), jacobian_bound(R_X, R_U, r, k), hessian_bound(R_X, R_U, r, k)
@@ -331,26 +187,8 @@ def feature_bounds(R_X: float, R_U: float, r: float, k: int) -> FeatureBounds:
 def data_radii(X: ArrayLike, W_U: ArrayLike) -> tuple[float, float]:
     r"""Radii :math:`R_X=\max\|x\|` and :math:`R_U=\|W_U\|_{op}` of given data.
 
-    Parameters
-    ----------
-    X : array_like, shape (S, T, d)
-        Tokens.
-    W_U : array_like, shape (d, V)
-        Fixed projection to the vocabulary.
-
-    Returns
-    -------
-    (float, float)
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a shape is wrong or an entry is NaN or infinite.
-
-    Examples
-    --------
-    >>> data_radii([[[3.0, 4.0], [1.0, 0.0]]], [[2.0, 0.0], [0.0, 1.0]])
-    (5.0, 2.0)
+    - ``X`` (S, T, d): Tokens.
+    - ``W_U`` (d, V): Fixed projection to the vocabulary.
     """
     X = validate.array(X, "X", ("S", "T", "d"), largest=validate.LARGEST)
     W_U = validate.array(W_U, "W_U", (X.shape[2], "V"), largest=validate.LARGEST)

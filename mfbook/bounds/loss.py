@@ -19,16 +19,6 @@ def softmax_lipschitz() -> float:
     :math:`u^\top Ju` is the variance of :math:`u_I`, I drawn from p. It is at most
     :math:`(\max u-\min u)^2/4\le\|u\|^2/2`; equality at two equally likely words. Sharpens
     Lemma 2.1 of the paper, which has 1; derived in Chapter 2.
-
-    Returns
-    -------
-    float
-        The constant.
-
-    Examples
-    --------
-    >>> softmax_lipschitz()
-    0.5
     """
     return 0.5
 
@@ -40,16 +30,6 @@ def loss_lipschitz() -> float:
 
     The distance of two probability vectors; it is approached by a certain and wrong prediction.
     Used in Theorem 4.1 of the paper; derived in Chapter 2.
-
-    Returns
-    -------
-    float
-        The constant.
-
-    Examples
-    --------
-    >>> loss_lipschitz()
-    1.4142135623730951
     """
     return math.sqrt(2)
 
@@ -60,15 +40,5 @@ def loss_smoothness() -> float:
     .. math:: \nabla_f^2\ell(f,y)=J(f)\preceq\tfrac12 I
 
     The same bound as :func:`softmax_lipschitz`, since the gradient is p - y; derived in Chapter 2.
-
-    Returns
-    -------
-    float
-        The constant.
-
-    Examples
-    --------
-    >>> loss_smoothness()
-    0.5
     """
     return softmax_lipschitz()

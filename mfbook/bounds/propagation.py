@@ -23,33 +23,11 @@ def propagation_rate(M: int, epsilon: float, delta: float, *, D: int, t_end: flo
     .. math:: \operatorname{err}=\varepsilon+\sqrt{\varepsilon\big(D+\log(MN/\delta)\big)}
               +\sqrt{\frac{1+\log(N/\delta)}M},\qquad N=\lceil t_{\rm end}/\varepsilon\rceil
 
-    Parameters
-    ----------
-    M : int
-        Number of heads.
-    epsilon : float
-        Step, positive.
-    delta : float
-        Probability with which the statement may fail, in (0, 1).
-    D : int
-        Parameters of one head.
-    t_end : float
-        Horizon, positive.
-
-    Returns
-    -------
-    float
-        The rate.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type or is out of range.
-
-    Examples
-    --------
-    >>> round(propagation_rate(10**6, 1e-6, 0.1, D=32, t_end=8.0), 4)
-    0.0124
+    - ``M``: Number of heads.
+    - ``epsilon``: Step, positive.
+    - ``delta``: Probability with which the statement may fail, in (0, 1).
+    - ``D``: Parameters of one head.
+    - ``t_end``: Horizon, positive.
     """
     M, D = validate.count(M, "M"), validate.count(D, "D")
     epsilon, t_end = validate.positive(epsilon, "epsilon"), validate.positive(t_end, "t_end")
@@ -67,19 +45,13 @@ def propagation_rate(M: int, epsilon: float, delta: float, *, D: int, t_end: flo
 class PropagationBound:
     r"""The mean-square bound of Chapter 5 and the exponent that the paper's proof gives.
 
-    Attributes
-    ----------
-    exponent : float
-        :math:`\sqrt2H\tau`, curvature of one head without interaction, if ``one_sided``; else
-        the paper's.
-    one_sided : bool
-        Whether the step is at most :math:`4/L^2`.
-    paper_exponent : float
-        :math:`(\sqrt2H+\frac12L^2)\tau`, from the Lipschitz constant (26) of the drift.
-    euler, noise, sampling : float
-        The three terms, before the factor :math:`e^{\text{exponent}}`.
-    log10 : float
-        Decimal logarithm of the whole bound, which may be too large for a float.
+    - ``exponent``: :math:`\sqrt2H\tau`, curvature of one head without interaction, if
+      ``one_sided``; else the paper's.
+    - ``one_sided``: Whether the step is at most :math:`4/L^2`.
+    - ``paper_exponent``: :math:`(\sqrt2H+\frac12L^2)\tau`, from the Lipschitz constant (26) of the
+      drift.
+    - ``euler, noise, sampling``: The three terms, before the factor :math:`e^{\text{exponent}}`.
+    - ``log10``: Decimal logarithm of the whole bound, which may be too large for a float.
     """
 
     exponent: float
@@ -113,36 +85,13 @@ def propagation_bound(
     No dimension, number of steps or probability enters. A version of Theorem 5.2 in mean square,
     for one n; derived in Chapter 5.
 
-    Parameters
-    ----------
-    R_X, R_U, r : float
-        Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
-    k : int
-        Query and key dimension.
-    M : int
-        Number of heads.
-    epsilon : float
-        Step in rescaled time, positive.
-    tau : float
-        Horizon in rescaled time, positive.
+    - ``R_X, R_U, r``: Largest token norm, operator norm of ``W_U``, radius of the head's matrices.
+    - ``k``: Query and key dimension.
+    - ``M``: Number of heads.
+    - ``epsilon``: Step in rescaled time, positive.
+    - ``tau``: Horizon in rescaled time, positive.
 
-    Returns
-    -------
-    PropagationBound
-        The terms of the bound and their exponents.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type or is out of range.
-
-    Examples
-    --------
-    >>> bound = propagation_bound(1.0, 1.0, 1.0, 1, M=100, epsilon=0.01, tau=1.0)
-    >>> bound.one_sided, bound.exponent < bound.paper_exponent
-    (True, True)
-    >>> round(bound.paper_exponent, 3), round(bound.log10, 3)
-    (7.534, 2.093)
+    Returns the terms of the bound and their exponents.
     """
     M = validate.count(M, "M")
     epsilon, tau = validate.positive(epsilon, "epsilon"), validate.positive(tau, "tau")

@@ -46,40 +46,20 @@ def sgd(
     drawn from the soft labels; then :math:`\mathbb E[g_i^n\mid\text{past}]=G(\theta_i^n;\mu^n)`.
     Without noise the steps are those of ``gradient_flow(..., method="euler", step=epsilon)``.
 
-    Parameters
-    ----------
-    F : functional
-        With ``sample(rng, n)``; its own ``value`` is recorded.
-    mu : Measure
-        State at ``times[0]``; weights may differ, and M equal atoms of weight 1/M move as one of
-        weight one.
-    times : array_like, shape (n_t,)
-        Increasing multiples of ``epsilon`` at which the state is returned.
-    epsilon : float
-        Step, positive.
-    rng : numpy.random.Generator or int
-        Source of randomness, or a seed.
-    batch : int
-        Samples in one step, at least 1.
-    xi : LearningRate or callable, optional
-        Learning-rate profile. Default: rescaled time, the factor :math:`2\xi` is one.
-    progress : bool, optional
-        Show a progress bar with the time that is left.
-        Default: after two seconds, on a terminal or in a notebook.
-    checkpoint : path, optional
-        File that is written every 30 seconds and when the run is interrupted; calling again with
-        the same arguments goes on from there and gives the same bits.
+    - ``F``: With ``sample(rng, n)``; its own ``value`` is recorded.
+    - ``mu``: State at ``times[0]``; weights may differ, and M equal atoms of weight 1/M move as one
+      of weight one.
+    - ``times`` (n_t,): Increasing multiples of ``epsilon`` at which the state is returned.
+    - ``epsilon``: Step, positive.
+    - ``rng``: Source of randomness, or a seed.
+    - ``batch``: Samples in one step, at least 1.
+    - ``xi``: Learning-rate profile. Default: rescaled time, the factor :math:`2\xi` is one.
+    - ``progress``: Show a progress bar with the time that is left. Default: after two seconds, on a
+      terminal or in a notebook.
+    - ``checkpoint``: File that is written every 30 seconds and when the run is interrupted; calling
+      again with the same arguments goes on from there and gives the same bits.
 
-    Returns
-    -------
-    Trajectory
-        ``dissipation`` is that of F, not of the samples.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type or is out of range, or a time is not a multiple of
-        ``epsilon``.
+    Returns ``dissipation`` is that of F, not of the samples.
 
     Examples
     --------

@@ -50,17 +50,10 @@ def dissipation(F: Functional, mu: Measure) -> float:
     On a space with constraints the gradient is replaced by the velocity that is allowed. It is
     infinite beyond the range of floating-point numbers.
 
-    Parameters
-    ----------
-    F : functional
-        Along whose gradient flow.
-    mu : Measure
-        Where; in ``F.space``.
+    - ``F``: Along whose gradient flow.
+    - ``mu``: Where; in ``F.space``.
 
-    Returns
-    -------
-    float
-        Not negative.
+    Returns not negative.
 
     Examples
     --------
@@ -94,18 +87,9 @@ def gradient_flow(
     measures stay finite. F decreases along it, :math:`dF/d\tau=-\mathcal D`; an increase beyond
     the tolerance is reported in the result.
 
-    Parameters
-    ----------
-    F : functional
-        Anything with ``at(mu)`` and ``space``.
-    mu : Measure
-        State at ``times[0]``; in ``F.space``.
-    times, xi, **options
-        As in :func:`flow`.
-
-    Returns
-    -------
-    Trajectory
+    - ``F``: Anything with ``at(mu)`` and ``space``.
+    - ``mu``: State at ``times[0]``; in ``F.space``.
+    - ``times, xi, **options``: As in :func:`flow`.
 
     Examples
     --------
@@ -159,77 +143,47 @@ def flow(
     .. math:: \dot\theta_i=2\xi(t)\,\text{field}(\theta_i;\mu_t),\qquad
               \mu_t=\sum_iw_i\delta_{\theta_i(t)}
 
-    Parameters
-    ----------
-    field : callable
-        ``field(x, mu)`` returns velocities, shape (n, D), at the points x, shape (n, D).
-    mu : Measure
-        State at ``times[0]``, with real atoms.
-    times : array_like, shape (n_t,)
-        Increasing times at which the state is returned.
-    space : space, optional
-        Where atoms live. Default: all of R^D. Velocities are projected on its tangent spaces.
-    xi : LearningRate or callable, optional
-        Learning-rate profile. Default: rescaled time, the factor :math:`2\xi` is one.
-    method : str, optional
-        Default: ``"DOP853"``, and ``"RK23"`` for the gradient flow of a functional whose gradient
-        ``jumps``, as that of a network with ReLU. Else one of SciPy's adaptive solvers
-        ``"RK23"``, ``"RK45"``, ``"DOP853"``, ``"Radau"``, ``"BDF"``, ``"LSODA"``, our
-        ``"rosenbrock"``, or ``"euler"``, ``"rk4"`` with a fixed step. The adaptive ones run in
-        the time :math:`\tau`, in which the equation is autonomous whatever the profile.
-        ``"rosenbrock"`` is for stiff problems with many atoms: order 2, and
-        for each step it asks the field for ``linearised(mu)``, an object whose ``solve(c, b)``
-        solves :math:`(I-cJ)k=b` with the Jacobian J of the velocities of all atoms in all atoms,
-        for tangent b of shape (n, D). A gradient flow asks ``F.at(mu).linearised(-1.0)``, where
-        J is minus one times the Jacobian of the gradients.
-    step : float
-        Step of ``"euler"`` and ``"rk4"``, in the units of ``times``; times have to be multiples
-        of it. Euler uses :math:`\xi` at the start of each step, as stochastic descent does.
-    rtol, atol : float, optional
-        Tolerances of the adaptive solvers, for the root mean square over all coordinates. Default:
-        1e-8 and 1e-10, and 1e-4 and 1e-7 where the gradient jumps.
-    budget : int, optional
-        Evaluations of the field after which the flow stops, says so in ``reason``, and has the
-        states up to there. Default: a million; for a fixed step, none. It also stops where
-        rejected steps pile up, as at kinks, and the budget will not suffice at that pace.
-    events : sequence of callables
-        ``event(t, mu)`` returns a number; its zeros are located. With the attribute ``terminal``
-        true the flow ends there; ``direction`` (+1 or -1) selects crossings, as in SciPy.
-    functional : functional, optional
-        Recorded along the curve as ``value``.
-    dense : bool
-        Keep the interpolant, for ``Trajectory.at``; adaptive methods only.
-    progress : bool, optional
-        Show a progress bar with the time that is left. Default: after two seconds, on a terminal
-        or in a notebook, on standard error.
-    checkpoint : path, optional
-        File that is written every 30 seconds and when the run is interrupted; calling again with
-        the same arguments goes on from there and gives the same bits. Not for Radau, BDF and
-        LSODA, which look back on more than one step. It is a pickle: load your own only.
+    - ``field``: ``field(x, mu)`` returns velocities, shape (n, D), at the points x, shape (n, D).
+    - ``mu``: State at ``times[0]``, with real atoms.
+    - ``times`` (n_t,): Increasing times at which the state is returned.
+    - ``space``: Where atoms live. Default: all of R^D. Velocities are projected on its tangent
+      spaces.
+    - ``xi``: Learning-rate profile. Default: rescaled time, the factor :math:`2\xi` is one.
+    - ``method``: Default: ``"DOP853"``, and ``"RK23"`` for the gradient flow of a functional whose
+      gradient ``jumps``, as that of a network with ReLU. Else one of SciPy's adaptive solvers
+      ``"RK23"``, ``"RK45"``, ``"DOP853"``, ``"Radau"``, ``"BDF"``, ``"LSODA"``, our
+      ``"rosenbrock"``, or ``"euler"``, ``"rk4"`` with a fixed step. The adaptive ones run in the
+      time :math:`\tau`, in which the equation is autonomous whatever the profile. ``"rosenbrock"``
+      is for stiff problems with many atoms: order 2, and for each step it asks the field for
+      ``linearised(mu)``, an object whose ``solve(c, b)`` solves :math:`(I-cJ)k=b` with the Jacobian
+      J of the velocities of all atoms in all atoms, for tangent b of shape (n, D). A gradient flow
+      asks ``F.at(mu).linearised(-1.0)``, where J is minus one times the Jacobian of the gradients.
+    - ``step``: Step of ``"euler"`` and ``"rk4"``, in the units of ``times``; times have to be
+      multiples of it. Euler uses :math:`\xi` at the start of each step, as stochastic descent does.
+    - ``rtol, atol``: Tolerances of the adaptive solvers, for the root mean square over all
+      coordinates. Default: 1e-8 and 1e-10, and 1e-4 and 1e-7 where the gradient jumps.
+    - ``budget``: Evaluations of the field after which the flow stops, says so in ``reason``, and
+      has the states up to there. Default: a million; for a fixed step, none. It also stops where
+      rejected steps pile up, as at kinks, and the budget will not suffice at that pace.
+    - ``events``: ``event(t, mu)`` returns a number; its zeros are located. With the attribute
+      ``terminal`` true the flow ends there; ``direction`` (+1 or -1) selects crossings, as in
+      SciPy.
+    - ``functional``: Recorded along the curve as ``value``.
+    - ``dense``: Keep the interpolant, for ``Trajectory.at``; adaptive methods only.
+    - ``progress``: Show a progress bar with the time that is left. Default: after two seconds, on a
+      terminal or in a notebook, on standard error.
+    - ``checkpoint``: File that is written every 30 seconds and when the run is interrupted; calling
+      again with the same arguments goes on from there and gives the same bits. Not for Radau, BDF
+      and LSODA, which look back on more than one step. It is a pickle: load your own only.
 
-    Returns
-    -------
-    Trajectory
-        ``completed`` and ``reason`` say whether and why it stopped early: the solver's step
-        became too small, an atom left the range of floating-point numbers, or the budget was
-        spent or could not suffice.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, times do not increase, an atom is not in the space, the
-        field is not finite at the start, or the method needs a linearisation that it has not.
+    Returns ``completed`` and ``reason`` say whether and why it stopped early: the solver's step
+    became too small, an atom left the range of floating-point numbers, or the budget was spent or
+    could not suffice.
 
     Warns
     -----
     RuntimeWarning
         If it stops because rejected steps pile up, as they do where the velocity jumps.
-
-    Examples
-    --------
-    >>> turn = flow(lambda x, mu: x @ [[0, 1], [-1, 0]], Measure([[1.0, 0.0]]), [0.0, np.pi])
-    >>> turn.end.atoms.round(6)
-    array([[-1.,  0.]])
     """
     jumps = isinstance(field, _Descent) and getattr(functional, "jumps", False)
     default = OVER_KINKS if jumps else SMOOTH

@@ -48,40 +48,16 @@ def sgd_ensemble(
 ) -> np.ndarray:
     r"""Independent runs of :func:`mfbook.flow.sgd`, advanced together; what is observed of each.
 
-    Parameters
-    ----------
-    F : AttentionRisk
-        On all of R^D, in float64.
-    atoms : array_like, shape (R, M, D)
-        Heads of R runs at ``times[0]``.
-    times : array_like, shape (n_t,)
-        Increasing multiples of ``epsilon``.
-    epsilon : float
-        Step, positive.
-    rngs : sequence of R numpy.random.Generator or int
-        One source of randomness, or seed, for each run.
-    observe : callable
-        Takes the measure of one run and returns numbers, shape (q,).
-    weights : array_like, shape (R, M), optional
-        Weights of each run's heads. Default: 1/M.
-    batch : int
-        Sequences in one step, at least 1.
-    xi : LearningRate or callable, optional
-        As in :func:`mfbook.flow.sgd`.
-    progress : bool, optional
-        Show a progress bar.
-        Default: after two seconds, on a terminal or in a notebook.
-
-    Returns
-    -------
-    array, shape (n_t, R, q)
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type, shape or range.
-    FloatingPointError
-        If a head leaves the range of floating-point numbers.
+    - ``F``: On all of R^D, in float64.
+    - ``atoms`` (R, M, D): Heads of R runs at ``times[0]``.
+    - ``times`` (n_t,): Increasing multiples of ``epsilon``.
+    - ``epsilon``: Step, positive.
+    - ``rngs``: One source of randomness, or seed, for each run.
+    - ``observe``: Takes the measure of one run and returns numbers, shape (q,).
+    - ``weights`` (R, M): Weights of each run's heads. Default: 1/M.
+    - ``batch``: Sequences in one step, at least 1.
+    - ``xi``: As in :func:`mfbook.flow.sgd`.
+    - ``progress``: Show a progress bar. Default: after two seconds, on a terminal or in a notebook.
 
     Examples
     --------
@@ -174,40 +150,11 @@ def ensemble_gradient(
 
     with the logits of run r averaged over its own M heads.
 
-    Parameters
-    ----------
-    theta : array, shape (D, R, M)
-        Heads of R runs, the head index last.
-    X : array, shape (R, b, T, d)
-        Tokens of each run's sequences.
-    Y : array, shape (R, b, T, V)
-        Labels.
-    W_U : array, shape (d, V)
-        Projection to the vocabulary.
-    shape : HeadShape
-        Sizes of one head.
-
-    Returns
-    -------
-    array, shape (D, R, M)
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has a wrong shape or holds NaN or infinity.
-
-    Examples
-    --------
-    >>> from mfbook.attention import HeadShape
-    >>> rng = np.random.default_rng(0)
-    >>> shape, Y = HeadShape(3, 2, 1), np.eye(4)[rng.integers(4, size=(2, 1, 5))]
-    >>> X, W_U = rng.normal(size=(2, 1, 5, 3)), rng.normal(size=(3, 4))
-    >>> theta = rng.normal(size=(shape.size, 2, 7))
-    >>> g = ensemble_gradient(theta, X, Y, W_U, shape)
-    >>> from mfbook.measure import Measure
-    >>> alone = AttentionRisk(X[1], Y[1], W_U, shape)
-    >>> bool(np.allclose(g[:, 1].T, alone.gradient(theta[:, 1].T, Measure(theta[:, 1].T))))
-    True
+    - ``theta`` (D, R, M): Heads of R runs, the head index last.
+    - ``X`` (R, b, T, d): Tokens of each run's sequences.
+    - ``Y`` (R, b, T, V): Labels.
+    - ``W_U`` (d, V): Projection to the vocabulary.
+    - ``shape``: Sizes of one head.
     """
     validate.instance(shape, "shape", HeadShape)
     theta = validate.array(theta, "theta", (shape.size, "R", "M"), largest=validate.LARGEST)

@@ -27,17 +27,10 @@ class LearningRate:
 
     Made by :func:`constant`, :func:`polynomial_decay`, :func:`warmup_cosine` and :func:`custom`.
 
-    Attributes
-    ----------
-    name : str
-    profile : callable
-        :math:`\xi`, from an array of times to an array.
-    clock : callable or None
-        :math:`\tau` in closed form; where there is none it is computed by quadrature.
-    breaks : tuple of float
-        Times at which the profile is not smooth, for the quadrature.
-    diverges : bool or None
-        Whether :math:`\int_0^\infty\xi=\infty`; None where it is not known.
+    - ``profile``: :math:`\xi`, from an array of times to an array.
+    - ``clock``: :math:`\tau` in closed form; where there is none it is computed by quadrature.
+    - ``breaks``: Times at which the profile is not smooth, for the quadrature.
+    - ``diverges``: Whether :math:`\int_0^\infty\xi=\infty`; None where it is not known.
 
     Examples
     --------
@@ -115,20 +108,7 @@ def _times(t) -> np.ndarray:
 def constant(value: float = 0.5) -> LearningRate:
     r"""Profile :math:`\xi(t)=c`; at the default 1/2 rescaled time is time.
 
-    Parameters
-    ----------
-    value : float
-        Positive.
-
-    Returns
-    -------
-    LearningRate
-        The profile.
-
-    Examples
-    --------
-    >>> constant(2.0).tau(1.5)
-    6.0
+    - ``value``: Positive.
     """
     c = validate.positive(value, "value", largest=validate.LARGEST)
     return LearningRate(
@@ -139,20 +119,7 @@ def constant(value: float = 0.5) -> LearningRate:
 def polynomial_decay(start: float, scale: float, power: float) -> LearningRate:
     r"""Profile :math:`\xi(t)=a\,(1+t/s)^{-p}`; its integral diverges iff :math:`p\le1`.
 
-    Parameters
-    ----------
-    start, scale, power : float
-        a and s positive, p at least 0.
-
-    Returns
-    -------
-    LearningRate
-        The profile.
-
-    Examples
-    --------
-    >>> round(polynomial_decay(0.5, 1.0, 1.0).tau(np.e - 1), 12)
-    1.0
+    - ``start, scale, power``: a and s positive, p at least 0.
     """
     a = validate.positive(start, "start", largest=validate.LARGEST)
     s = validate.scale(scale, "scale")
@@ -175,21 +142,8 @@ def warmup_cosine(peak: float, warmup: float, end: float, floor: float) -> Learn
     :math:`f+\frac{p-f}2(1+\cos\pi\frac{t-w}{e-w})` to ``floor`` at ``end`` and stays there. With
     floor 0 the clock stops and Assumption 3.1 fails.
 
-    Parameters
-    ----------
-    peak, warmup, end, floor : float
-        ``peak`` positive, 0 <= ``warmup`` < ``end``, 0 <= ``floor`` <= ``peak``.
-
-    Returns
-    -------
-    LearningRate
-        The profile.
-
-    Examples
-    --------
-    >>> xi = warmup_cosine(1.0, warmup=1.0, end=3.0, floor=0.0)
-    >>> xi(0.5), xi.tau(3.0), xi.diverges
-    (0.5, 3.0, False)
+    - ``peak, warmup, end, floor``: ``peak`` positive, 0 <= ``warmup`` < ``end``, 0 <= ``floor`` <=
+      ``peak``.
     """
     p = validate.positive(peak, "peak", largest=validate.LARGEST)
     e = validate.positive(end, "end", largest=validate.LARGEST)
@@ -224,31 +178,11 @@ def custom(
 ) -> LearningRate:
     r"""Profile of your own.
 
-    Parameters
-    ----------
-    function : callable
-        :math:`\xi`, from an array of times to an array of the same shape (or one number).
-    clock : callable, optional
-        :math:`\tau(t)=\int_0^t2\xi` in closed form. Default: quadrature.
-    breaks : sequence of float
-        Times of jumps and kinks, for the quadrature.
-    name : str
-        What it is called in messages.
-
-    Returns
-    -------
-    LearningRate
-        The profile.
-
-    Raises
-    ------
-    TypeError
-        If ``function`` or ``clock`` cannot be called.
-
-    Examples
-    --------
-    >>> round(custom(lambda t: 0.5 + 0 * t).tau(2.0), 12)
-    2.0
+    - ``function``: :math:`\xi`, from an array of times to an array of the same shape (or one
+      number).
+    - ``clock``: :math:`\tau(t)=\int_0^t2\xi` in closed form. Default: quadrature.
+    - ``breaks``: Times of jumps and kinks, for the quadrature.
+    - ``name``: What it is called in messages.
     """
     for label, f in (("function", function), ("clock", clock)):
         if f is not None and not callable(f) or (f is None and label == "function"):

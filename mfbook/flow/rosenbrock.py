@@ -36,30 +36,19 @@ class Rosenbrock(OdeSolver):
     next step, and three solutions with one matrix. This is the algorithm of MATLAB's ``ode23s``
     (see the reference) without the terms for explicit time: the equation has to be autonomous.
 
-    Parameters
-    ----------
-    fun : callable
-        ``fun(t, y)``, shape (n,) to (n,); must not depend on t.
-    t0, y0, t_bound
-        As in ``scipy.integrate.OdeSolver``; forward in time.
-    linearised : callable
-        ``linearised(t, y)`` returns an object with ``solve(c, b)``: the solution k of
-        :math:`(I-cJ(y))k=b`. It is called once for each state, and keeps its factors if it can.
-    rtol, atol : float
-        The error of a step relative to ``atol + rtol * abs(y)`` is below one, in the norm.
-    norm : str
-        ``"rms"``, the root mean square over all coordinates as in SciPy's solvers, or ``"max"``.
-    max_step : float
-        No step is longer.
-    first_step : float, optional
-        Default: chosen from F and its change over a small step.
-    vectorized : bool
-        Not used; here for ``solve_ivp``.
+    - ``fun``: ``fun(t, y)``, shape (n,) to (n,); must not depend on t.
+    - ``t0, y0, t_bound``: As in ``scipy.integrate.OdeSolver``; forward in time.
+    - ``linearised``: ``linearised(t, y)`` returns an object with ``solve(c, b)``: the solution k of
+      :math:`(I-cJ(y))k=b`. It is called once for each state, and keeps its factors if it can.
+    - ``rtol, atol``: The error of a step relative to ``atol + rtol * abs(y)`` is below one, in the
+      norm.
+    - ``norm``: ``"rms"``, the root mean square over all coordinates as in SciPy's solvers, or
+      ``"max"``.
+    - ``max_step``: No step is longer.
+    - ``first_step``: Default: chosen from F and its change over a small step.
+    - ``vectorized``: Not used; here for ``solve_ivp``.
 
-    Attributes
-    ----------
-    njev, nlu : int
-        Linearisations, and values of c that they were solved with.
+    - ``njev, nlu``: Linearisations, and values of c that they were solved with.
 
     Notes
     -----
@@ -69,17 +58,6 @@ class Rosenbrock(OdeSolver):
     References
     ----------
     Shampine and Reichelt, The MATLAB ODE suite, SIAM J. Sci. Comput. 18 (1997).
-
-    Examples
-    --------
-    >>> class Decay:
-    ...     def solve(self, c, b):
-    ...         return b / (1 + 1000 * c)
-    >>> solver = Rosenbrock(lambda t, y: -1000 * y, 0.0, [1.0], 1.0, lambda t, y: Decay())
-    >>> while solver.status == "running":
-    ...     message = solver.step()
-    >>> solver.status, bool(abs(solver.y[0]) < 1e-6), bool(solver.nfev < 100)
-    ('finished', True, True)
     """
 
     t: float

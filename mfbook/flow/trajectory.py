@@ -19,32 +19,20 @@ ARRAYS = ("t", "tau", "atoms", "weights", "value", "dissipation")
 class Trajectory:
     r"""A curve of measures with fixed weights, at the times that were asked for.
 
-    Attributes
-    ----------
-    t : array, shape (n_t,)
-        Times reached; fewer than asked for if the computation stopped early.
-    tau : array, shape (n_t,)
-        Rescaled times :math:`\int_0^t2\xi`.
-    atoms : array, shape (n_t, n, D)
-    weights : array, shape (n,)
-    value : array, shape (n_t,)
-        The functional along the curve; NaN for a field without one.
-    dissipation : array, shape (n_t,)
-        :math:`\int\|v\|^2d\mu_t` of the velocity in rescaled time; for a gradient flow
-        :math:`\int\|\nabla\delta F\|^2d\mu_t`.
-    completed : bool
-        Whether the last requested time (or a terminal event) was reached.
-    reason : str
-        Why the computation stopped.
-    steps, evaluations : int
-        Steps taken, and evaluations of the field.
-    increase : float
-        The largest increase of the functional in one step beyond what the integrator's tolerance
-        explains; 0 for a gradient flow that is computed as it should be.
-    events : tuple of arrays
-        Times at which each event function vanished.
-    method : str
-        Which integrator.
+    - ``t`` (n_t,): Times reached; fewer than asked for if the computation stopped early.
+    - ``tau`` (n_t,): Rescaled times :math:`\int_0^t2\xi`.
+    - ``atoms`` (n_t, n, D)
+    - ``weights`` (n,)
+    - ``value`` (n_t,): The functional along the curve; NaN for a field without one.
+    - ``dissipation`` (n_t,): :math:`\int\|v\|^2d\mu_t` of the velocity in rescaled time; for a
+      gradient flow :math:`\int\|\nabla\delta F\|^2d\mu_t`.
+    - ``completed``: Whether the last requested time (or a terminal event) was reached.
+    - ``reason``: Why the computation stopped.
+    - ``steps, evaluations``: Steps taken, and evaluations of the field.
+    - ``increase``: The largest increase of the functional in one step beyond what the integrator's
+      tolerance explains; 0 for a gradient flow that is computed as it should be.
+    - ``events``: Times at which each event function vanished.
+    - ``method``: Which integrator.
 
     Examples
     --------
@@ -100,20 +88,7 @@ class Trajectory:
     def at(self, t: float) -> Measure:
         """State at any time of the interval, from the integrator's interpolant.
 
-        Parameters
-        ----------
-        t : float
-            In the interval of the run.
-
-        Returns
-        -------
-        Measure
-            The state.
-
-        Raises
-        ------
-        ValueError
-            If the flow was not computed with ``dense=True``, or ``t`` is outside.
+        - ``t``: In the interval of the run.
         """
         if self._dense is None:
             raise ValueError("t: this trajectory has no interpolant; compute it with dense=True")
@@ -127,15 +102,7 @@ class Trajectory:
 
         ``f`` takes atoms (n, D) and returns one number or array for each.
 
-        Parameters
-        ----------
-        f : callable
-            Of atoms, shape (n, D).
-
-        Returns
-        -------
-        array
-            One row for each time.
+        - ``f``: Of atoms, shape (n, D).
         """
         validate.function(f, "f")
         shape = (self.atoms.shape[1], ...)

@@ -21,18 +21,15 @@ __all__ = [
 class FunctionalCheck:
     """Relative errors found by :func:`check_functional`, and whether all are small.
 
-    Attributes
-    ----------
-    first_variation : float
-        Central difference of F along the mixture against the integral of its first variation.
-    gradient : float
-        Central difference of the first variation along tangent vectors against the gradient.
-    complex_step_x : float
-        Derivative of the first variation by complex step in ``x`` against the gradient.
-    complex_step_mu : float
-        Derivative of F by complex step in the atoms against weight times gradient.
-    tolerance : float
-        What an error may be.
+    - ``first_variation``: Central difference of F along the mixture against the integral of its
+      first variation.
+    - ``gradient``: Central difference of the first variation along tangent vectors against the
+      gradient.
+    - ``complex_step_x``: Derivative of the first variation by complex step in ``x`` against the
+      gradient.
+    - ``complex_step_mu``: Derivative of F by complex step in the atoms against weight times
+      gradient.
+    - ``tolerance``: What an error may be.
     """
 
     first_variation: float
@@ -64,28 +61,13 @@ def check_functional(
     Complex steps return wrong derivatives silently where a program uses ``abs``, ``norm`` or
     ``conj``; this is the check to run on a new model.
 
-    Parameters
-    ----------
-    F : functional
-        Anything with ``at(mu)`` and ``space``.
-    mu : Measure
-        Where to test; real atoms in ``F.space``.
-    rng : numpy.random.Generator or int
-        Draws the second measure and the directions.
-    step : float
-        Of the central differences; their error is of order ``step**2``.
-    tolerance : float
-        What an error relative to the derivative's size may be.
+    - ``F``: Anything with ``at(mu)`` and ``space``.
+    - ``mu``: Where to test; real atoms in ``F.space``.
+    - ``rng``: Draws the second measure and the directions.
+    - ``step``: Of the central differences; their error is of order ``step**2``.
+    - ``tolerance``: What an error relative to the derivative's size may be.
 
-    Returns
-    -------
-    FunctionalCheck
-        The errors; ``.ok`` says whether all pass.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``mu`` is not a measure with real atoms, or ``step`` is not in (0, 1/2].
+    Returns the errors; ``.ok`` says whether all pass.
 
     Examples
     --------

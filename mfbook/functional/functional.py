@@ -123,28 +123,9 @@ class Combination(Functional):
 
     Usually written as arithmetic: ``R + Ridge(0.1)``, ``0.5 * F1 + 0.5 * F2``, ``-F``.
 
-    Parameters
-    ----------
-    terms : tuple of (float, functional)
-        Coefficients and functionals.
-    space : space, optional
-        Where atoms live. Default: the space of the terms; the whole space gives way to another.
-
-    Raises
-    ------
-    TypeError
-        If a term is not a functional or a coefficient is not a finite real number.
-    ValueError
-        If there is no term, or two live on different spaces and ``space`` does not decide.
-
-    Examples
-    --------
-    >>> from mfbook.confinement import Ridge
-    >>> F = Ridge(1.0) + 2 * Ridge(0.5)
-    >>> float(F(Measure([[1.0], [3.0]])))
-    5.0
-    >>> len(Combination(((1.0, F), (0.5, Ridge(2.0)))).terms)
-    3
+    - ``terms``: Coefficients and functionals.
+    - ``space``: Where atoms live. Default: the space of the terms; the whole space gives way to
+      another.
     """
 
     terms: tuple

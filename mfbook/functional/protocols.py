@@ -25,15 +25,6 @@ class Local(Protocol):
 
     What it may be besides, and what for: :class:`Minimisable`, :class:`Linearisable`,
     :class:`Centred`.
-
-    Examples
-    --------
-    >>> from mfbook import Measure, Ridge
-    >>> local, x = Ridge(1.0).at(Measure([[2.0]])), np.array([[1.0]])
-    >>> isinstance(local, Local), float(local.value)
-    (True, 2.0)
-    >>> local.first_variation(x), local.gradient(x)
-    (array([0.5]), array([[1.]]))
     """
 
     @property
@@ -49,67 +40,33 @@ class Local(Protocol):
 
 @runtime_checkable
 class Minimisable(Protocol):
-    """A local that knows the least value of its first variation: certificates ask for it.
-
-    Examples
-    --------
-    >>> from mfbook import Measure, SphereEnergy
-    >>> local = SphereEnergy(1.0).at(Measure([[1.0, 0.0]]))
-    >>> isinstance(local, Minimisable), local.minimise(0).converged
-    (True, True)
-    """
+    """A local that knows the least value of its first variation: certificates ask for it."""
 
     def minimise(
         self, rng: Seed, ridge: float = 0.0, space: Space | None = None, **options: Any
     ) -> Minimum:
         """Minimum of the first variation plus ``ridge/2`` times the squared norm over the space.
 
-        Parameters
-        ----------
-        rng : numpy.random.Generator or int
-            Draws where a search starts.
-        ridge : float
-            Strength of what is added.
-        space : space, optional
-            Where the minimum is sought, if not in the space of the functional.
-        **options
-            Of the search.
+        - ``rng``: Draws where a search starts.
+        - ``ridge``: Strength of what is added.
+        - ``space``: Where the minimum is sought, if not in the space of the functional.
+        - ``**options``: Of the search.
 
-        Returns
-        -------
-        Minimum
-            With a rigorous lower bound; ``NotImplemented`` where none is known.
+        Returns with a rigorous lower bound; ``NotImplemented`` where none is known.
         """
 
 
 @runtime_checkable
 class Linearisable(Protocol):
-    """A local that stiff integrators can use.
-
-    Examples
-    --------
-    >>> from mfbook import Measure, SphereEnergy
-    >>> local = SphereEnergy(1.0).at(Measure([[1.0, 0.0], [0.0, 1.0]]))
-    >>> isinstance(local, Linearisable)
-    True
-    >>> local.linearised(-1.0).solve(0.1, np.zeros((2, 2)))
-    array([[0., 0.],
-           [0., 0.]])
-    """
+    """A local that stiff integrators can use."""
 
     def linearised(self, scale: float) -> Any:
         """Object whose ``solve(c, b)`` solves :math:`(I-cJ)k=b`.
 
-        Parameters
-        ----------
-        scale : float
-            J is ``scale`` times the Jacobian of the (tangential) gradients at all atoms in all
-            atoms, and b is tangent, shape (n, D).
+        - ``scale``: J is ``scale`` times the Jacobian of the (tangential) gradients at all atoms in
+          all atoms, and b is tangent, shape (n, D).
 
-        Returns
-        -------
-        object
-            The system; ``NotImplemented`` where there is none.
+        Returns the system; ``NotImplemented`` where there is none.
         """
 
 
@@ -118,13 +75,6 @@ class Centred(Protocol):
     """A local whose first variation is ``ridge/2`` times the squared norm, whatever the measure.
 
     Searches of a risk with such a term treat it in closed form.
-
-    Examples
-    --------
-    >>> from mfbook import Measure, Ridge
-    >>> local = Ridge(0.5).at(Measure([[1.0, 0.0]]))
-    >>> isinstance(local, Centred), local.ridge
-    (True, 0.5)
     """
 
     @property
@@ -140,25 +90,11 @@ class Minimum:
     proved and bounds it from below (minus infinity where nothing is proved). ``converged`` says
     whether the local searches met their tolerance.
 
-    Attributes
-    ----------
-    point : array, shape (D,)
-        Where the least value was found.
-    value : float
-        The value there: an upper bound.
-    lower_bound : float
-        What no point is below.
-    converged : bool
-        Whether the searches met their tolerance.
-    evaluations : int
-        Points at which the first variation was computed.
-
-    Examples
-    --------
-    >>> from mfbook import Measure, SphereEnergy
-    >>> found = SphereEnergy(1.0).at(Measure([[1.0, 0.0]])).minimise(rng=0)
-    >>> found.point.round(6) + 0.0, found.converged, bool(found.lower_bound <= found.value)
-    (array([-1.,  0.]), True, True)
+    - ``point`` (D,): Where the least value was found.
+    - ``value``: The value there: an upper bound.
+    - ``lower_bound``: What no point is below.
+    - ``converged``: Whether the searches met their tolerance.
+    - ``evaluations``: Points at which the first variation was computed.
     """
 
     point: np.ndarray

@@ -37,20 +37,13 @@ __all__ = ["Boosting", "Gap", "boost", "frank_wolfe_gap", "optimal_weights"]
 class Gap:
     """The Frank-Wolfe gap of a measure, bracketed.
 
-    Attributes
-    ----------
-    found : float
-        Gap with respect to the best point found: at most the true gap.
-    rigorous : float
-        Proved upper bound on the true gap, so on ``F(mu) - inf F``. Infinite where no bound is
-        known for the functional. It is what the proof gives: it is raised to ``found`` only where
-        it is lower by a rounding error, so a bound that is wrong shows as ``rigorous < found``.
-    point : array, shape (D,)
-        The best point found; adding it to ``mu`` lowers F at the rate ``found``.
-    converged : bool
-        Whether every local search met its tolerance. It does not concern ``rigorous``.
-    evaluations : int
-        Points at which the first variation was evaluated.
+    - ``found``: Gap with respect to the best point found: at most the true gap.
+    - ``rigorous``: Proved upper bound on the true gap, so on ``F(mu) - inf F``. Infinite where no
+      bound is known for the functional. It is what the proof gives: it is raised to ``found`` only
+      where it is lower by a rounding error, so a bound that is wrong shows as ``rigorous < found``.
+    - ``point`` (D,): The best point found; adding it to ``mu`` lowers F at the rate ``found``.
+    - ``converged``: Whether every local search met its tolerance. It does not concern ``rigorous``.
+    - ``evaluations``: Points at which the first variation was evaluated.
     """
 
     found: float
@@ -69,28 +62,11 @@ def frank_wolfe_gap(F: Functional, mu: Measure, rng: Seed, **options: Any) -> Ga
     branch and bound proves the rigorous end (Appendix A). For any other functional the search is a
     projected gradient descent from the atoms and nothing is proved.
 
-    Parameters
-    ----------
-    F : functional
-        Convex along mixtures, with ``F.space`` compact.
-    mu : Measure
-        With atoms in ``F.space``.
-    rng : numpy.random.Generator or int
-        Starting points of the search.
-    **options
-        Of the search: ``starts``, ``pool``, ``maxiter`` for an attention risk; ``starts``,
-        ``tolerance``, ``budget`` on a sphere; else ``starts``, ``maxiter``.
-
-    Returns
-    -------
-    Gap
-
-    Raises
-    ------
-    TypeError
-        If the search of this functional has no such option.
-    ValueError
-        If an atom is outside the space, or the space of an attention risk is not a ball.
+    - ``F``: Convex along mixtures, with ``F.space`` compact.
+    - ``mu``: With atoms in ``F.space``.
+    - ``rng``: Starting points of the search.
+    - ``**options``: Of the search: ``starts``, ``pool``, ``maxiter`` for an attention risk;
+      ``starts``, ``tolerance``, ``budget`` on a sphere; else ``starts``, ``maxiter``.
 
     Examples
     --------
@@ -174,30 +150,12 @@ def optimal_weights(
 
     Convex for a functional that is convex along mixtures.
 
-    Parameters
-    ----------
-    F : functional
-        To minimise.
-    atoms : array_like, shape (n, D)
-        Where mass may be.
-    start : array_like, shape (n,), optional
-        Weights to start from; default uniform.
-    tolerance : float
-        Stop when F improves by less.
+    - ``F``: To minimise.
+    - ``atoms`` (n, D): Where mass may be.
+    - ``start`` (n,): Weights to start from; default uniform.
+    - ``tolerance``: Stop when F improves by less.
 
-    Returns
-    -------
-    Measure
-        All atoms with their optimal weights; many are zero.
-    bool
-        Whether the solver converged.
-
-    Examples
-    --------
-    >>> from mfbook.confinement import Ridge
-    >>> mu, done = optimal_weights(Ridge(1.0), [[2.0], [1.0]])
-    >>> mu.weights.round(6), done
-    (array([0., 1.]), True)
+    Returns all atoms with their optimal weights; many are zero.
     """
     validate.functional(F, methods=("at", "over_weights"))
     atoms = validate.array(atoms, "atoms", ("n", "D"))
@@ -228,16 +186,10 @@ def optimal_weights(
 class Boosting:
     """The outcome of head boosting.
 
-    Attributes
-    ----------
-    measure : Measure
-        The last measure, without atoms of zero weight.
-    value, found, rigorous : array, shape (n,)
-        F and both ends of the gap before each round and at the end.
-    atoms : array, shape (n,)
-        Number of atoms with weight.
-    converged : bool
-        Whether the found gap fell below the tolerance; otherwise the rounds ran out.
+    - ``measure``: The last measure, without atoms of zero weight.
+    - ``value, found, rigorous`` (n,): F and both ends of the gap before each round and at the end.
+    - ``atoms`` (n,): Number of atoms with weight.
+    - ``converged``: Whether the found gap fell below the tolerance; otherwise the rounds ran out.
     """
 
     measure: Measure
@@ -264,30 +216,16 @@ def boost(
     Fully corrective Frank-Wolfe. Each round lowers F unless the search finds no better head; an
     interrupt (Ctrl-C) returns what has been reached.
 
-    Parameters
-    ----------
-    F : functional
-        As for :func:`frank_wolfe_gap`.
-    mu : Measure
-        Where to start, for instance the head zero.
-    rng : numpy.random.Generator or int
-        Source of randomness, or a seed.
-    rounds : int
-        Most heads to add.
-    tolerance : float
-        Stop when the found gap is below.
-    polish : int
-        Steps of descent on the positions after each correction (0: weights only). The gap stays
-        a certificate whatever the positions.
-    progress : bool, optional
-        Show a progress bar with the value and the gap.
-        Default: after two seconds, on a terminal or in a notebook.
-    **options
-        Passed to the search.
-
-    Returns
-    -------
-    Boosting
+    - ``F``: As for :func:`frank_wolfe_gap`.
+    - ``mu``: Where to start, for instance the head zero.
+    - ``rng``: Source of randomness, or a seed.
+    - ``rounds``: Most heads to add.
+    - ``tolerance``: Stop when the found gap is below.
+    - ``polish``: Steps of descent on the positions after each correction (0: weights only). The gap
+      stays a certificate whatever the positions.
+    - ``progress``: Show a progress bar with the value and the gap. Default: after two seconds, on a
+      terminal or in a notebook.
+    - ``**options``: Passed to the search.
 
     Examples
     --------

@@ -20,16 +20,10 @@ class Charted(Protocol):
 class Descent(NamedTuple):
     """Where a descent ended.
 
-    Attributes
-    ----------
-    point : array, shape (n, D)
-        In the space.
-    value : float
-        Of the objective there.
-    converged : bool
-        Whether the solver's own tolerance was met.
-    evaluations : int
-        Calls of the objective.
+    - ``point`` (n, D): In the space.
+    - ``value``: Of the objective there.
+    - ``converged``: Whether the solver's own tolerance was met.
+    - ``evaluations``: Calls of the objective.
     """
 
     point: np.ndarray
@@ -46,32 +40,12 @@ def descend(
 ) -> list[Descent]:
     r"""Descend from each start inside the space.
 
-    Parameters
-    ----------
-    objective : callable
-        From points (n, D) of the space to a number and its Euclidean gradient (n, D).
-    space : Charted
-        Its chart maps all of :math:`\mathbb R^D` onto it, so that no constraint is left.
-    starts : iterable of arrays, shape (n, D)
-        Points of the space.
-    **options
-        Of SciPy's L-BFGS-B: ``maxiter``, ``ftol``, ``gtol``, ...
+    - ``objective``: From points (n, D) of the space to a number and its Euclidean gradient (n, D).
+    - ``space``: Its chart maps all of :math:`\mathbb R^D` onto it, so that no constraint is left.
+    - ``starts`` (n, D): Points of the space.
+    - ``**options``: Of SciPy's L-BFGS-B: ``maxiter``, ``ftol``, ``gtol``, ...
 
-    Returns
-    -------
-    list of Descent
-        One for each start, in their order.
-
-    Examples
-    --------
-    The point of the unit disk that is closest to (3, 4):
-
-    >>> from mfbook.space import Ball
-    >>> def distance(x):
-    ...     return ((x - [3, 4])**2).sum() / 2, x - [3, 4]
-    >>> end, = descend(distance, Ball(1.0, (2,)), np.zeros((1, 1, 2)) + 0.1, ftol=0)
-    >>> end.point.round(4), round(end.value, 6), end.converged
-    (array([[0.6, 0.8]]), 8.0, True)
+    Returns one for each start, in their order.
     """
 
     def from_one(start):

@@ -13,17 +13,12 @@ def simplex_qp(G, c, *, maxiter: int = 60):
     optimal it ends in the middle of them, and a singular G does no harm. G need be positive
     semidefinite only on differences of probability vectors.
 
-    Parameters
-    ----------
-    G : array, shape (n, n)
-    c : array, shape (n,)
-    maxiter : int
-        Most steps.
+    - ``G`` (n, n)
+    - ``c`` (n,)
+    - ``maxiter``: Most steps.
 
-    Returns
-    -------
-    array, shape (n,)
-        Positive; a weight that should be zero is about 1e-17 by its multiplier.
+    Returns array, shape (n,): Positive; a weight that should be zero is about 1e-17 by its
+    multiplier.
     """
     n = len(c)
     w, mean = np.full(n, 1 / n), G.mean(axis=1)

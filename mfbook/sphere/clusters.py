@@ -28,21 +28,14 @@ FEW = 128
 class Clusters:
     """Groups of particles, numbered by the first particle of each.
 
-    Attributes
-    ----------
-    count : int
-        Number of clusters m.
-    labels : array, shape (n,)
-        Cluster of each particle.
-    masses : array, shape (m,)
-    centres : array, shape (m, d)
-        Barycentres divided by their length; NaN where the barycentre is the origin, as for a ring
-        of equally spaced particles.
-    spread : array, shape (m,)
-        Largest geodesic distance of a particle to the centre of its cluster, in radians; pi, which
-        no distance exceeds, where there is no centre.
-    threshold : float
-        Geodesic distance of neighbours, or length of arcs, in radians.
+    - ``count``: Number of clusters m.
+    - ``labels`` (n,): Cluster of each particle.
+    - ``masses`` (m,)
+    - ``centres`` (m, d): Barycentres divided by their length; NaN where the barycentre is the
+      origin, as for a ring of equally spaced particles.
+    - ``spread`` (m,): Largest geodesic distance of a particle to the centre of its cluster, in
+      radians; pi, which no distance exceeds, where there is no centre.
+    - ``threshold``: Geodesic distance of neighbours, or length of arcs, in radians.
     """
 
     count: int
@@ -84,22 +77,8 @@ class Clusters:
 def default_threshold(beta: float, d: int) -> float:
     r"""Distance of interaction :math:`1/(2\sqrt\beta)`, for d > 2 at most :math:`\pi/(2d)`.
 
-    Parameters
-    ----------
-    beta : float
-        Inverse temperature.
-    d : int
-        Dimension of the ambient space.
-
-    Returns
-    -------
-    float
-        An angle in radians.
-
-    Examples
-    --------
-    >>> default_threshold(4.0, 2)
-    0.25
+    - ``beta``: Inverse temperature.
+    - ``d``: Dimension of the ambient space.
     """
     beta, d = validate.scale(beta, "beta"), validate.count(d, "d", least=2)
     reach = 1 / (2 * np.sqrt(beta))
@@ -121,28 +100,12 @@ def clusters(
     neighbours. With arcs the circle is covered from its largest gap on: each cluster takes all
     particles within the threshold of its first, so that a ring counts as many.
 
-    Parameters
-    ----------
-    mu : Measure or array_like, shape (n, d)
-        Unit vectors; an array counts with equal weights. Particles without weight are clustered
-        too, but move no centre unless the whole cluster has none.
-    beta : float, optional
-        Inverse temperature, which sets the threshold :math:`1/(2\sqrt\beta)`, for d > 2
-        :math:`\min\{1/(2\sqrt\beta),\pi/(2d)\}`.
-    threshold : float, optional
-        Geodesic distance in radians, at least 0; instead of ``beta``.
-    linkage : str
-        ``"single"``, or ``"arcs"`` on the circle.
-
-    Returns
-    -------
-    Clusters
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a point is not a unit vector, not exactly one of ``beta`` and ``threshold`` is given, or
-        the linkage is unknown or not for this dimension.
+    - ``mu`` (n, d): Unit vectors; an array counts with equal weights. Particles without weight are
+      clustered too, but move no centre unless the whole cluster has none.
+    - ``beta``: Inverse temperature, which sets the threshold :math:`1/(2\sqrt\beta)`, for d > 2
+      :math:`\min\{1/(2\sqrt\beta),\pi/(2d)\}`.
+    - ``threshold``: Geodesic distance in radians, at least 0; instead of ``beta``.
+    - ``linkage``: ``"single"``, or ``"arcs"`` on the circle.
 
     Examples
     --------

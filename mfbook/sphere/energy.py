@@ -40,31 +40,17 @@ SPHERE = Sphere()
 class SphereEnergy(Functional):
     r"""The energy of attention and a perceptron on the sphere :math:`S^{d-1}`.
 
-    Parameters
-    ----------
-    beta : float
-        Inverse temperature, positive.
-    a : array_like, shape (J, d), optional
-        Directions of the units, unit vectors. Default: no perceptron.
-    omega : array_like, shape (J,), optional
-        Their weights; given if and only if ``a`` is.
-    activation : str or Activation
-        ``"relu"``, ``"leaky_relu"``, ``"gelu"``, ``"tanh"``, ``"linear"``, or one of your own.
-    normalised : bool
-        Divide the attention part of the *velocity* by
-        :math:`Z(x)=\int e^{\beta(\langle x,By\rangle-s)}d\mu`, as softmax does. The energy stays
-        what it is; with a perceptron the velocity is then not its gradient in any fixed metric.
-    bias : array_like, shape (J,), optional
-        Biases :math:`b_j` (Remark 3.4 (i)). Default 0.
-    B : array_like, shape (d, d), optional
-        Symmetric invertible matrix of the kernel (Remark 3.4 (ii)). Default: the identity.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type or shape, is not finite, beta is not positive, a row of
-        ``a`` is not a unit vector, ``a`` and ``omega`` do not match, the activation is unknown, or
-        B is not symmetric and invertible.
+    - ``beta``: Inverse temperature, positive.
+    - ``a`` (J, d): Directions of the units, unit vectors. Default: no perceptron.
+    - ``omega`` (J,): Their weights; given if and only if ``a`` is.
+    - ``activation``: ``"relu"``, ``"leaky_relu"``, ``"gelu"``, ``"tanh"``, ``"linear"``, or one of
+      your own.
+    - ``normalised``: Divide the attention part of the *velocity* by :math:`Z(x)=\int
+      e^{\beta(\langle x,By\rangle-s)}d\mu`, as softmax does. The energy stays what it is; with a
+      perceptron the velocity is then not its gradient in any fixed metric.
+    - ``bias`` (J,): Biases :math:`b_j` (Remark 3.4 (i)). Default 0.
+    - ``B`` (d, d): Symmetric invertible matrix of the kernel (Remark 3.4 (ii)). Default: the
+      identity.
 
     Examples
     --------
@@ -232,22 +218,10 @@ class SphereEnergy(Functional):
     def velocity(self, x: ArrayLike, mu: Measure) -> np.ndarray:
         r"""Field :math:`u(x;\mu)`, the velocity of ascent; tangential, shape (n, d).
 
-        Parameters
-        ----------
-        x : array_like, shape (n, d)
-            Unit vectors.
-        mu : Measure
-            Of unit vectors.
+        - ``x`` (n, d): Unit vectors.
+        - ``mu``: Of unit vectors.
 
-        Returns
-        -------
-        array, shape (n, d)
-            With ``normalised``, the attention part is divided by Z(x).
-
-        Raises
-        ------
-        ValueError
-            If a point is not a unit vector.
+        Returns array, shape (n, d): With ``normalised``, the attention part is divided by Z(x).
 
         Examples
         --------
@@ -282,22 +256,7 @@ def on_sphere(x, name: str) -> None:
 class Field:
     """The velocity field of ascent (sign +1) or descent (-1), with its linearisation.
 
-    Attributes
-    ----------
-    F : SphereEnergy
-    sign : float
-        1 for ascent, -1 for descent.
-
-    Examples
-    --------
-    >>> mu = Measure([[1.0, 0.0], [0.0, 1.0]])
-    >>> ascent = SphereEnergy(1.0).field(ascent=True)
-    >>> isinstance(ascent, Field), ascent.at_atoms(mu.atoms, mu.weights).round(4)
-    (True, array([[0.    , 0.1839],
-           [0.1839, 0.    ]]))
-    >>> ascent.linearised(mu).solve(0.1, ascent(mu.atoms, mu)).round(4)
-    array([[0.   , 0.191],
-           [0.191, 0.   ]])
+    - ``sign``: 1 for ascent, -1 for descent.
     """
 
     F: SphereEnergy

@@ -41,26 +41,8 @@ def kernel(u: ArrayLike, beta: float) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
     The exponent is computed as :math:`-2\beta\sin^2(u/2)`, which does not cancel at small angles.
 
-    Parameters
-    ----------
-    u : array_like
-        Angles in radians, of any shape.
-    beta : float
-        Inverse temperature, positive.
-
-    Returns
-    -------
-    h, h', h'' : arrays, shape of ``u``
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``beta`` is not a finite positive number or ``u`` is not finite.
-
-    Examples
-    --------
-    >>> [float(value) for value in kernel(0.0, 3.0)]
-    [1.0, -0.0, -3.0]
+    - ``u``: Angles in radians, of any shape.
+    - ``beta``: Inverse temperature, positive.
     """
     beta, u = validate.scale(beta, "beta"), validate.array(u, "u", (...,))
     sine = np.sin(u)
@@ -91,33 +73,10 @@ def funk_hecke(beta: float, d: int, k: ArrayLike, *, log: bool = False) -> np.nd
     kernel's value at x = y, fixes the scale; :math:`N_k` is the number of independent harmonics
     of degree k.
 
-    Parameters
-    ----------
-    beta : float
-        Inverse temperature, positive.
-    d : int
-        Dimension of the ambient space, at least 2.
-    k : int or array_like of int
-        Degrees, at least 0.
-    log : bool
-        Return :math:`\log\lambda_k`, which does not underflow.
-
-    Returns
-    -------
-    array, shape of ``k``
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not such a number.
-
-    Examples
-    --------
-    >>> bool(np.isclose(funk_hecke(2.0, 3, 0), (1 - np.exp(-4)) / 4))
-    True
-    >>> from scipy.special import ive
-    >>> np.allclose(funk_hecke(5.0, 2, range(9)), ive(range(9), 5.0))
-    True
+    - ``beta``: Inverse temperature, positive.
+    - ``d``: Dimension of the ambient space, at least 2.
+    - ``k``: Degrees, at least 0.
+    - ``log``: Return :math:`\log\lambda_k`, which does not underflow.
     """
     beta, d = _countable(beta), validate.count(d, "d", least=2)
     log, degrees = validate.flag(log, "log"), validate.plain(k, "k")
@@ -178,25 +137,7 @@ def inflection(beta: float) -> float:
 
     Computed from :math:`1-\cos u_*` without cancellation.
 
-    Parameters
-    ----------
-    beta : float
-        Inverse temperature.
-
-    Returns
-    -------
-    float
-        An angle in radians.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``beta`` is not a finite positive number.
-
-    Examples
-    --------
-    >>> round(inflection(1e6) * 1e3, 6)
-    1.0
+    - ``beta``: Inverse temperature.
     """
     beta = validate.scale(beta, "beta")
     root = math.hypot(1, 2 * beta)

@@ -36,21 +36,7 @@ def frames(x: np.ndarray) -> np.ndarray:
     On the circle the basis is the direction of increasing angle. In higher dimension it is the
     image of the standard basis under the reflection that maps the first axis to x.
 
-    Parameters
-    ----------
-    x : array, shape (n, d)
-        Unit vectors.
-
-    Returns
-    -------
-    array
-        Shape (n, d, d - 1).
-
-    Examples
-    --------
-    >>> frames(np.array([[0.0, 1.0]]))
-    array([[[-1.],
-            [ 0.]]])
+    - ``x`` (n, d): Unit vectors.
     """
     x = validate.array(x, "x", ("n", "d"))
     if x.shape[1] < 2:
@@ -118,16 +104,6 @@ class Linearised:
     """The matrix J of a linearised flow, as what implicit steps need: solutions of (I - cJ)k = b.
 
     Made by :meth:`Field.linearised`.
-
-    Examples
-    --------
-    >>> from mfbook.measure import Measure
-    >>> from mfbook.sphere import SphereEnergy
-    >>> mu = Measure([[1.0, 0.0], [0.6, 0.8]])
-    >>> J = SphereEnergy(1.0).field().linearised(mu)
-    >>> isinstance(J, Linearised), J.solve(1.0, mu.atoms).round(12)
-    (True, array([[1. , 0. ],
-           [0.6, 0.8]]))
     """
 
     def __init__(self, x: np.ndarray, factor: Callable) -> None:
@@ -143,17 +119,10 @@ class Linearised:
 
         Where b is not finite, k is not: integrators try steps that are too long.
 
-        Parameters
-        ----------
-        c : float
-            A step.
-        b : array, shape (n, d)
-            Any vectors.
+        - ``c``: A step.
+        - ``b`` (n, d): Any vectors.
 
-        Returns
-        -------
-        array, shape (n, d)
-            The solution.
+        Returns array, shape (n, d): The solution.
         """
         c, b = validate.finite(c, "c"), validate.plain(b, "b")
         if b.dtype.kind not in "biuf" or b.shape != self.x.shape:
@@ -170,13 +139,7 @@ class Linearised:
 
 
 def linearise(F, x, w, scale: float, normalised: bool) -> Linearised:
-    """Linearisation of the flow with velocity ``scale`` times u, at the atoms x (n, d).
-
-    Raises
-    ------
-    ValueError
-        If the Jacobian would be dense with more than 5000 rows.
-    """
+    """Linearisation of the flow with velocity ``scale`` times u, at the atoms x (n, d)."""
     n, d = x.shape
     series = d == 2 and F.B is None and F.beta <= SHARPEST
     rank = 2 * (len(forces.fourier(F.beta)) - 1) if series else n

@@ -39,30 +39,11 @@ def anticoncentration(beta: float, gamma: float = 0.5) -> tuple[float, float]:
     :math:`(0,\frac\pi2)`, this holds if and only if :math:`\gamma<1` and :math:`\beta` is above a
     threshold: about 0.1183 for :math:`\gamma=\frac12`. For :math:`\gamma\ge1` it never holds.
 
-    Parameters
-    ----------
-    beta : float
-        Inverse temperature, positive.
-    gamma : float
-        Size of a cluster in units of :math:`1/\sqrt\beta`, positive; the paper has one half.
+    - ``beta``: Inverse temperature, positive.
+    - ``gamma``: Size of a cluster in units of :math:`1/\sqrt\beta`, positive; the paper has one
+      half.
 
-    Returns
-    -------
-    a, b : float
-        b is positive; a may have either sign, and a >= -b.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not a finite positive number.
-
-    Examples
-    --------
-    >>> a, b = anticoncentration(1e8)
-    >>> round(a, 4), round(b, 4)
-    (0.6619, 0.4463)
-    >>> anticoncentration(0.118)[0] > 0, anticoncentration(0.119)[0] > 0
-    (False, True)
+    Returns b is positive; a may have either sign, and a >= -b.
     """
     beta, gamma = validate.scale(beta, "beta"), validate.scale(gamma, "gamma")
     reach = min(gamma / math.sqrt(beta), math.pi)
@@ -101,34 +82,15 @@ def heavy_atom_bound(
     :math:`\beta=1.618` and no perceptron), so that needs :math:`N\le2`. On the whole circle with
     :math:`\beta\ge1` it is always weaker, since there :math:`N\ge13`.
 
-    Parameters
-    ----------
-    beta : float
-        Inverse temperature, positive.
-    kappa : float
-        Mass of a heavy atom, in (0, 1].
-    m_bar : float
-        Bound on the mass of a cluster, in (0, 1]: :math:`(b+\operatorname{Lip}(\sigma)\|\omega\|_1)
-        /(a+b)` with the constants of :func:`anticoncentration`, by Theorem 3.5.
-    gamma : float
-        Size of a cluster in units of :math:`1/\sqrt\beta`, the same as for ``m_bar``.
-    arcs : float or sequence of float
-        Lengths of the arcs that hold the support, in radians; at most one turn in total.
+    - ``beta``: Inverse temperature, positive.
+    - ``kappa``: Mass of a heavy atom, in (0, 1].
+    - ``m_bar``: Bound on the mass of a cluster, in (0, 1]:
+      :math:`(b+\operatorname{Lip}(\sigma)\|\omega\|_1) /(a+b)` with the constants of
+      :func:`anticoncentration`, by Theorem 3.5.
+    - ``gamma``: Size of a cluster in units of :math:`1/\sqrt\beta`, the same as for ``m_bar``.
+    - ``arcs``: Lengths of the arcs that hold the support, in radians; at most one turn in total.
 
-    Returns
-    -------
-    corollary, trivial : float
-        Neither is rounded down to an integer.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not such a number.
-
-    Examples
-    --------
-    >>> heavy_atom_bound(1.0, 0.1, 0.5)
-    (65.0, 10.0)
+    Returns neither is rounded down to an integer.
     """
     beta, gamma = validate.scale(beta, "beta"), validate.scale(gamma, "gamma")
     kappa, m_bar = validate.scale(kappa, "kappa"), validate.scale(m_bar, "m_bar")

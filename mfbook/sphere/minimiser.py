@@ -68,25 +68,15 @@ PATIENCE = 3
 class CircleMinimum:
     r"""The minimiser of the energy on the circle, up to a certified gap.
 
-    Attributes
-    ----------
-    measure : Measure
-        Unit vectors in the plane, sorted by angle, all with positive weight.
-    gap : float
-        Proved upper bound on :math:`E(\mu)-\min E` (up to the allowance for rounding).
-    value : float
-        :math:`E(\mu)`.
-    multiplier : float
-        :math:`\int\delta E\,d\mu`; at the minimiser the common value of :math:`\delta E` on the
-        support and its least value.
-    converged : bool
-        Whether the gap is within the tolerance.
-    reason : str
-        Why it is not; empty if it is.
-    rounds : int
-        Grids whose weights were optimised; zero for a density in closed form.
-    evaluations : int
-        Points at which a first variation was evaluated.
+    - ``measure``: Unit vectors in the plane, sorted by angle, all with positive weight.
+    - ``gap``: Proved upper bound on :math:`E(\mu)-\min E` (up to the allowance for rounding).
+    - ``value``: :math:`E(\mu)`.
+    - ``multiplier``: :math:`\int\delta E\,d\mu`; at the minimiser the common value of :math:`\delta
+      E` on the support and its least value.
+    - ``converged``: Whether the gap is within the tolerance.
+    - ``reason``: Why it is not; empty if it is.
+    - ``rounds``: Grids whose weights were optimised; zero for a density in closed form.
+    - ``evaluations``: Points at which a first variation was evaluated.
     """
 
     measure: Measure
@@ -104,27 +94,14 @@ def minimise_on_circle(
 ) -> CircleMinimum:
     r"""Minimise :math:`E_\beta+\frac12\int v` over all probability measures on the circle.
 
-    Parameters
-    ----------
-    F : SphereEnergy
-        On the circle; B must be positive definite, or there may be several minimisers.
-    tolerance : float
-        Gap to stop at, relative to :math:`M=s+\sum_j|\omega_j|(\ell_j+|\sigma(b_j)|)`. Here s is
-        the norm of B, and :math:`\ell_j` the Lipschitz constant of :math:`\sigma` on
-        :math:`[b_j-1,b_j+1]`, and units with the same direction and bias count as one. No first
-        variation bends by more than M. Rounding limits the tolerance to about 1e-14.
-    maxiter : int
-        Most rounds.
+    - ``F``: On the circle; B must be positive definite, or there may be several minimisers.
+    - ``tolerance``: Gap to stop at, relative to :math:`M=s+\sum_j|\omega_j|(\ell_j+|\sigma(b_j)|)`.
+      Here s is the norm of B, and :math:`\ell_j` the Lipschitz constant of :math:`\sigma` on
+      :math:`[b_j-1,b_j+1]`, and units with the same direction and bias count as one. No first
+      variation bends by more than M. Rounding limits the tolerance to about 1e-14.
+    - ``maxiter``: Most rounds.
 
-    Returns
-    -------
-    CircleMinimum
-        The best measure of all rounds, whether or not it converged.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If F is no energy on the circle or B is not positive definite.
+    Returns the best measure of all rounds, whether or not it converged.
 
     Examples
     --------

@@ -170,18 +170,9 @@ def local_minima(f, nodes, values=None) -> tuple[np.ndarray, np.ndarray]:
     Newton's method for f' = 0 in every bracket where f' changes sign from - to +, with bisection
     where it would leave the bracket; f' must be continuous, f'' may jump.
 
-    Parameters
-    ----------
-    f : callable
-        Angles to (3, n).
-    nodes : array, shape (n,)
-        Increasing, from 0 to 2 pi.
-    values : array, shape (3, n), optional
-        ``f(nodes)``.
-
-    Returns
-    -------
-    theta, value : array, shape (k,)
+    - ``f``: Angles to (3, n).
+    - ``nodes`` (n,): Increasing, from 0 to 2 pi.
+    - ``values`` (3, n): ``f(nodes)``.
     """
     values = f(nodes) if values is None else values
     slope = values[1]
@@ -221,20 +212,11 @@ def least_on_circle(
     minimum with :math:`f''=m>0` about :math:`\sqrt{Lh/m}` intervals survive a cut, which falls
     with h.
 
-    Parameters
-    ----------
-    f : CircleLandscape
-    tolerance : float
-        Relative to the bound on second derivatives,
-        :math:`s+\sum_j|\omega_j|(\ell_j+|\sigma(b_j)|)`.
-    budget : int
-        Most pairs to evaluate.
-    points : int
-        Intervals to begin with; default: 64 and 16 for each length of the kernel in a radian.
-
-    Returns
-    -------
-    Bracket
+    - ``tolerance``: Relative to the bound on second derivatives,
+      :math:`s+\sum_j|\omega_j|(\ell_j+|\sigma(b_j)|)`.
+    - ``budget``: Most pairs to evaluate.
+    - ``points``: Intervals to begin with; default: 64 and 16 for each length of the kernel in a
+      radian.
     """
     parts, spent = f.parts, f.evaluations
     nodes = parts.grid(points or 64 + int(16 / parts.spacing))

@@ -56,13 +56,11 @@ class SphereVariation:
     def __call__(self, x, reach=None):
         r"""Value, tangential gradient and least eigenvalue of the Hessian.
 
-        Parameters
-        ----------
-        x : array, shape (n, d)
-        reach : array, shape (n,), optional
-            Radius of a cap around each point; with it the third result is the least eigenvalue of
-            the Hessian without the units whose kink may be that near, less a bound on the second
-            derivatives that those can have in the cap. Without it, the third result is None.
+        - ``x`` (n, d)
+        - ``reach`` (n,): Radius of a cap around each point; with it the third result is the least
+          eigenvalue of the Hessian without the units whose kink may be that near, less a bound on
+          the second derivatives that those can have in the cap. Without it, the third result is
+          None.
         """
         self.evaluations += len(x)
         parts = [

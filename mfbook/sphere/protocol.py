@@ -26,40 +26,17 @@ class Protocol:
     For it, d = 3, the program asks for no rule at all: it takes as many steps as the run with a
     perceptron beside it. That is ``most`` here, for who knows the number.
 
-    Attributes
-    ----------
-    step : float
-        Length of a step in time.
-    between : int
-        Steps from one snapshot to the next.
-    window : int
-        Snapshots with the same number of clusters.
-    tolerance : float
-        Largest speed of a settled state.
-    reach : float
-        Threshold of clusters, in radians, times :math:`\sqrt\beta`.
-    cap : bool
-        Whether the threshold is at most :math:`\pi/(2d)`.
-    most : int
-        Steps after which a run ends that has not settled.
-    repelled : int
-        The same for descent without a perceptron in more than three dimensions.
-    collapse : float
-        Particles connected by geodesic steps of at most this length in radians become one at
-        snapshots. The program does not do this; it saves time and changes positions by no more.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a rule has the wrong type or is out of range.
-
-    Examples
-    --------
-    >>> rules = Protocol()
-    >>> round(rules.threshold(0.01, 2), 4), Protocol(cap=False).threshold(0.01, 2)
-    (0.7854, 5.0)
-    >>> rules.limit(3, False, False), rules.limit(4, False, False), rules.limit(4, True, False)
-    (200000, 1000, 200000)
+    - ``step``: Length of a step in time.
+    - ``between``: Steps from one snapshot to the next.
+    - ``window``: Snapshots with the same number of clusters.
+    - ``tolerance``: Largest speed of a settled state.
+    - ``reach``: Threshold of clusters, in radians, times :math:`\sqrt\beta`.
+    - ``cap``: Whether the threshold is at most :math:`\pi/(2d)`.
+    - ``most``: Steps after which a run ends that has not settled.
+    - ``repelled``: The same for descent without a perceptron in more than three dimensions.
+    - ``collapse``: Particles connected by geodesic steps of at most this length in radians become
+      one at snapshots. The program does not do this; it saves time and changes positions by no
+      more.
     """
 
     step: float = 0.1

@@ -28,15 +28,9 @@ SPHERE = Sphere()
 class SecondOrder:
     r"""First and second derivatives of the energy at a measure with m atoms.
 
-    Attributes
-    ----------
-    measure : Measure
-    gradient : float
-        Largest :math:`\|u(x_i;\mu)\|`: 0 where the measure is stationary.
-    eigenvalues : array, shape (m (d-1),)
-        Of the Hessian in :math:`L^2(\mu)`, increasing.
-    modes : array, shape (m (d-1), m, d)
-        Its eigenvectors as tangent vectors, with :math:`\sum_iw_i\|\eta_i\|^2=1`.
+    - ``gradient``: Largest :math:`\|u(x_i;\mu)\|`: 0 where the measure is stationary.
+    - ``eigenvalues`` (m (d-1): Of the Hessian in :math:`L^2(\mu)`, increasing.
+    - ``modes`` (m (d-1): Its eigenvectors as tangent vectors, with :math:`\sum_iw_i\|\eta_i\|^2=1`.
     """
 
     measure: Measure
@@ -58,28 +52,12 @@ class SecondOrder:
 def velocity_jacobian(F: SphereEnergy, mu: Measure) -> np.ndarray:
     r"""Jacobian of the velocities of all atoms in their positions, in tangent frames.
 
-    Parameters
-    ----------
-    F : SphereEnergy
-        With ``normalised`` the Jacobian is that of the normalised velocity, not symmetric in any
-        weights.
-    mu : Measure
-        Real atoms.
+    - ``F``: With ``normalised`` the Jacobian is that of the normalised velocity, not symmetric in
+      any weights.
+    - ``mu``: Real atoms.
 
-    Returns
-    -------
-    array, shape (m (d-1), m (d-1))
-        On the circle: the matrix of :math:`\partial u_i/\partial\theta_l`.
-
-    Examples
-    --------
-    Attention pulls the second of two particles towards the first:
-
-    >>> from mfbook.sphere import SphereEnergy
-    >>> mu = Measure([[1.0, 0.0], [1.0, 0.0]])
-    >>> velocity_jacobian(SphereEnergy(2.0), mu)
-    array([[-0.5,  0.5],
-           [ 0.5, -0.5]])
+    Returns array, shape (m (d-1), m (d-1)): On the circle: the matrix of :math:`\partial
+    u_i/\partial\theta_l`.
     """
     _real(F, mu)
     return jacobian(F, mu.atoms, mu.weights, F.normalised)
@@ -88,22 +66,9 @@ def velocity_jacobian(F: SphereEnergy, mu: Measure) -> np.ndarray:
 def second_order(F: SphereEnergy, mu: Measure) -> SecondOrder:
     r"""Gradient and Hessian of the energy at fixed weights, in the geometry of :math:`L^2(\mu)`.
 
-    Parameters
-    ----------
-    F : SphereEnergy
-        The energy counts, not the normalisation of the velocity. For ascent take the negative of
-        the eigenvalues.
-    mu : Measure
-        Real atoms with positive weights.
-
-    Returns
-    -------
-    SecondOrder
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``mu`` is no such measure or F no energy on the sphere.
+    - ``F``: The energy counts, not the normalisation of the velocity. For ascent take the negative
+      of the eigenvalues.
+    - ``mu``: Real atoms with positive weights.
 
     Examples
     --------
@@ -144,16 +109,9 @@ def _speed(F, mu) -> float:
 class Polished:
     """The outcome of Newton's method on the positions of the atoms.
 
-    Attributes
-    ----------
-    measure : Measure
-    gradient : float
-        Largest velocity of an atom.
-    least : float
-        Least eigenvalue of the Hessian in L^2.
-    converged : bool
-        Whether the gradient and the descending curvature fell below the tolerance.
-    iterations : int
+    - ``gradient``: Largest velocity of an atom.
+    - ``least``: Least eigenvalue of the Hessian in L^2.
+    - ``converged``: Whether the gradient and the descending curvature fell below the tolerance.
     """
 
     measure: Measure
@@ -173,29 +131,10 @@ def newton(
     eigenvalue the step follows its eigenvector. States at which a simulation stopped become points
     at which second-order theorems can be tested.
 
-    Parameters
-    ----------
-    F : SphereEnergy
-        To minimise.
-    mu : Measure
-        Real atoms with positive weights; at most a thousand or so, the matrix is dense.
-    tolerance : float
-        On the largest velocity, and on the negative part of the spectrum.
-    maxiter : int
-        Most steps.
-
-    Returns
-    -------
-    Polished
-
-    Examples
-    --------
-    Under repulsion a pair of particles ends antipodal:
-
-    >>> from mfbook.sphere import SphereEnergy
-    >>> end = newton(SphereEnergy(1.0), Measure([[1.0, 0.0], [0.6, 0.8]]))
-    >>> end.converged, round(float(end.measure.atoms[0] @ end.measure.atoms[1]), 12)
-    (True, -1.0)
+    - ``F``: To minimise.
+    - ``mu``: Real atoms with positive weights; at most a thousand or so, the matrix is dense.
+    - ``tolerance``: On the largest velocity, and on the negative part of the spectrum.
+    - ``maxiter``: Most steps.
     """
     second_order(F, mu)  # refuses bad arguments
     tolerance = validate.positive(tolerance, "tolerance")

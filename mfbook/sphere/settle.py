@@ -42,35 +42,20 @@ LONGEST = 0.25
 class Settled:
     r"""Where a run has ended, and what was seen on the way.
 
-    Attributes
-    ----------
-    measure : Measure
-        The last state, coincident particles merged.
-    labels : array, shape (N,)
-        Atom of ``measure`` that holds each particle of the start.
-    clusters : Clusters
-        Clusters of ``measure``, with the linkage of the stopping rule.
-    times : array, shape (n_t,)
-        Times of the snapshots.
-    value : array, shape (n_t,)
-        Energy E. With normalised attention and a perceptron it is no Lyapunov function.
-    speed : array, shape (n_t,)
-        Largest :math:`\|u\|` of all particles.
-    dissipation : array, shape (n_t,)
-        :math:`\int\|u\|^2d\mu`.
-    count : array, shape (n_t,)
-        Number of clusters.
-    recorded : array, shape (n_r,)
-        Snapshots with positions.
-    atoms : array, shape (n_r, N, d)
-        Positions of all particles of the start at ``times[recorded]``.
-    stopped : bool
-        Whether the stopping rule holds at the end.
-    reason : str
-        Why the run ended.
-    steps, evaluations : int
-        Steps taken, and evaluations of the velocities.
-    method : str
+    - ``measure``: The last state, coincident particles merged.
+    - ``labels`` (N,): Atom of ``measure`` that holds each particle of the start.
+    - ``clusters``: Clusters of ``measure``, with the linkage of the stopping rule.
+    - ``times`` (n_t,): Times of the snapshots.
+    - ``value`` (n_t,): Energy E. With normalised attention and a perceptron it is no Lyapunov
+      function.
+    - ``speed`` (n_t,): Largest :math:`\|u\|` of all particles.
+    - ``dissipation`` (n_t,): :math:`\int\|u\|^2d\mu`.
+    - ``count`` (n_t,): Number of clusters.
+    - ``recorded`` (n_r,): Snapshots with positions.
+    - ``atoms`` (n_r, N, d): Positions of all particles of the start at ``times[recorded]``.
+    - ``stopped``: Whether the stopping rule holds at the end.
+    - ``reason``: Why the run ended.
+    - ``steps, evaluations``: Steps taken, and evaluations of the velocities.
     """
 
     measure: Measure
@@ -127,67 +112,39 @@ def settle(
     ``window`` of them, no two particles of a cluster are farther apart than the threshold, and
     :math:`\max_i\|u(x_i;\mu)\|` is at most ``tolerance``.
 
-    Parameters
-    ----------
-    F : SphereEnergy
-        Its field u is normalised if F is.
-    mu : Measure
-        Start, of unit vectors.
-    ascent : bool
-        Whether to move along +u rather than -u.
-    method : str
-        ``"euler"`` is the source's protocol: explicit steps of fixed length, a snapshot every 10
-        steps. On the circle a step adds ``step * u`` radians to the angle, in higher dimension a
-        particle is divided by its length after the step. ``"rosenbrock"`` takes stiff steps
-        of length chosen by an error estimate (:class:`mfbook.flow.Rosenbrock`), takes snapshots
-        at the ends of steps at least 1 apart, and merges particles on the way. Its steps are at
-        most a quarter of the time so far (or 1), so a change is dated to that accuracy only; and
-        at most 1 where nothing but constant numbers of clusters is missing.
-    step : float
-        Length of Euler's steps.
-    horizon : float
-        Time at which a run ends that has not settled.
-    most : int, optional
-        Steps after which it ends. Default: ``horizon / step``, for either method.
-    tolerance : float
-        Largest speed of a settled state.
-    window : int
-        Snapshots with the same number of clusters.
-    threshold : float, optional
-        Of clusters, in radians. Default: that of :func:`mfbook.sphere.clusters` for ``F.beta``.
-    linkage : str, optional
-        As in :func:`mfbook.sphere.clusters`. Default: that of the source, ``"arcs"`` on the
-        circle and ``"single"`` in higher dimension. With ``"single"`` particles all around the
-        circle are one wide cluster and never settle.
-    merge : float
-        Particles connected by geodesic steps of at most this length in radians become one at their
-        barycentre, projected on the sphere; the error in the velocities is of second order in it.
-        Euler's method merges in the result only. 0 merges only what coincides.
-    atol : float
-        Root mean square, over all coordinates, of the error of a stiff step. A relative tolerance
-        would depend on the axes.
-    record : int
-        Keep positions at every ``record``-th snapshot, and at the last. Default: none.
-    progress : bool, optional
-        Show a progress bar; it is full if the run does not settle.
-        Default: after two seconds, on a terminal or in a notebook.
-    protocol : Protocol, optional
-        Rules of the run: Euler's method with all of them, instead of ``method``, ``step``,
-        ``horizon``, ``most``, ``tolerance``, ``window``, ``threshold`` and ``linkage``, which are
-        not given with it.
+    - ``F``: Its field u is normalised if F is.
+    - ``mu``: Start, of unit vectors.
+    - ``ascent``: Whether to move along +u rather than -u.
+    - ``method``: ``"euler"`` is the source's protocol: explicit steps of fixed length, a snapshot
+      every 10 steps. On the circle a step adds ``step * u`` radians to the angle, in higher
+      dimension a particle is divided by its length after the step. ``"rosenbrock"`` takes stiff
+      steps of length chosen by an error estimate (:class:`mfbook.flow.Rosenbrock`), takes snapshots
+      at the ends of steps at least 1 apart, and merges particles on the way. Its steps are at most
+      a quarter of the time so far (or 1), so a change is dated to that accuracy only; and at most 1
+      where nothing but constant numbers of clusters is missing.
+    - ``step``: Length of Euler's steps.
+    - ``horizon``: Time at which a run ends that has not settled.
+    - ``most``: Steps after which it ends. Default: ``horizon / step``, for either method.
+    - ``tolerance``: Largest speed of a settled state.
+    - ``window``: Snapshots with the same number of clusters.
+    - ``threshold``: Of clusters, in radians. Default: that of :func:`mfbook.sphere.clusters` for
+      ``F.beta``.
+    - ``linkage``: As in :func:`mfbook.sphere.clusters`. Default: that of the source, ``"arcs"`` on
+      the circle and ``"single"`` in higher dimension. With ``"single"`` particles all around the
+      circle are one wide cluster and never settle.
+    - ``merge``: Particles connected by geodesic steps of at most this length in radians become one
+      at their barycentre, projected on the sphere; the error in the velocities is of second order
+      in it. Euler's method merges in the result only. 0 merges only what coincides.
+    - ``atol``: Root mean square, over all coordinates, of the error of a stiff step. A relative
+      tolerance would depend on the axes.
+    - ``record``: Keep positions at every ``record``-th snapshot, and at the last. Default: none.
+    - ``progress``: Show a progress bar; it is full if the run does not settle. Default: after two
+      seconds, on a terminal or in a notebook.
+    - ``protocol``: Rules of the run: Euler's method with all of them, instead of ``method``,
+      ``step``, ``horizon``, ``most``, ``tolerance``, ``window``, ``threshold`` and ``linkage``,
+      which are not given with it.
 
-    Returns
-    -------
-    Settled
-        ``stopped`` says whether the rule holds; ``reason`` why the run ended.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type or is out of range, or a particle is not on the sphere.
-    KeyboardInterrupt
-        If the run is interrupted; nothing is returned, so that what did not settle is not mistaken
-        for a result.
+    Returns ``stopped`` says whether the rule holds; ``reason`` why the run ended.
 
     Examples
     --------

@@ -31,24 +31,11 @@ def deepest_fall(slope, curvature: float, reach) -> np.ndarray:
     the bound is attained. (For the least value *on the cap*, which need not be a critical point,
     one has :math:`aMr+\tfrac12Mr^2`: without a slope twice as much.)
 
-    Parameters
-    ----------
-    slope : array, shape (n,)
-        Lengths of the gradient at the centres.
-    curvature : float
-        M.
-    reach : array, shape (n,)
-        Radii r.
+    - ``slope`` (n,): Lengths of the gradient at the centres.
+    - ``curvature``: M.
+    - ``reach`` (n,): Radii r.
 
-    Returns
-    -------
-    array, shape (n,)
-        Minus infinity where the minimum cannot be in the cap.
-
-    Examples
-    --------
-    >>> deepest_fall(np.array([0.0, 1.0, 3.0]), 2.0, np.array([1.0, 1.0, 1.0]))
-    array([0.5  , 0.875,  -inf])
+    Returns array, shape (n,): Minus infinity where the minimum cannot be in the cap.
     """
     a = slope / curvature
     fall = curvature / 4 * (reach**2 + 2 * a * reach - a**2)
@@ -59,14 +46,8 @@ def deepest_fall(slope, curvature: float, reach) -> np.ndarray:
 class Units:
     r"""The perceptron's share of f with the constants of the module's text.
 
-    Attributes
-    ----------
-    a, omega, bias : array, shapes (J, d), (J,), (J,)
-    activation : Activation
-    slope, centre : array, shape (J,)
-        :math:`\ell_j` and :math:`|\sigma(b_j)|`.
-    kappa : float
-        Bound on :math:`|\sigma''|` away from kinks.
+    - ``slope, centre`` (J,): :math:`\ell_j` and :math:`|\sigma(b_j)|`.
+    - ``kappa``: Bound on :math:`|\sigma''|` away from kinks.
     """
 
     a: np.ndarray

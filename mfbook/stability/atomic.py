@@ -35,22 +35,15 @@ TINY = 1e-20
 class AtomicStability:
     r"""Second derivatives of a functional at a measure with m atoms, and their spectra.
 
-    Attributes
-    ----------
-    measure : Measure
-    gradient : array, shape (m, D)
-        :math:`\nabla\delta F` at the atoms, in the directions that the space allows; zero where
-        the measure is stationary.
-    H : array, shape (m, D, D)
-        :math:`H_j=\nabla^2\delta F(\theta_j;\mu)`.
-    K : array, shape (m, m, D, D)
-        Interaction :math:`K_{jl}`, with :math:`K_{lj}=K_{jl}^\top`.
-    deviations : array, shape (m, n)
-        Eigenvalues of each :math:`H_j`, increasing; n is the dimension of the tangent space.
-    collective : array, shape (m * n,)
-        Eigenvalues of the block matrix :math:`(H_j\delta_{jl}+w_lK_{jl})`, increasing.
-    modes : array, shape (m * n, m, D)
-        Its eigenvectors :math:`\eta`, with :math:`\sum_jw_j\|\eta_j\|^2=1`.
+    - ``gradient`` (m, D): :math:`\nabla\delta F` at the atoms, in the directions that the space
+      allows; zero where the measure is stationary.
+    - ``H`` (m, D, D): :math:`H_j=\nabla^2\delta F(\theta_j;\mu)`.
+    - ``K`` (m, m, D, D): Interaction :math:`K_{jl}`, with :math:`K_{lj}=K_{jl}^\top`.
+    - ``deviations`` (m, n): Eigenvalues of each :math:`H_j`, increasing; n is the dimension of the
+      tangent space.
+    - ``collective`` (m * n,): Eigenvalues of the block matrix :math:`(H_j\delta_{jl}+w_lK_{jl})`,
+      increasing.
+    - ``modes`` (m * n, m, D): Its eigenvectors :math:`\eta`, with :math:`\sum_jw_j\|\eta_j\|^2=1`.
     """
 
     measure: Measure
@@ -78,24 +71,8 @@ def atomic_stability(F: Functional, mu: Measure) -> AtomicStability:
     It costs m D evaluations of ``F.at`` with complex atoms. The measure need not be stationary:
     ``gradient`` says how far it is from it.
 
-    Parameters
-    ----------
-    F : functional
-        Accepting complex points and atoms.
-    mu : Measure
-        Real atoms, all with positive weight; inside the balls if ``F.space`` is a ball.
-
-    Returns
-    -------
-    AtomicStability
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``mu`` is not such a measure, an atom lies on the boundary of the space (the flow is
-        not differentiable there), complex steps disagree with central differences, as they do for
-        a functional that is not analytic or uses ``abs`` or ``conj``, or second derivatives are
-        not symmetric, so that the gradient belongs to no functional.
+    - ``F``: Accepting complex points and atoms.
+    - ``mu``: Real atoms, all with positive weight; inside the balls if ``F.space`` is a ball.
 
     Examples
     --------
@@ -153,26 +130,12 @@ def second_variation(F: Functional, mu: Measure, eta: ArrayLike) -> tuple[float,
     :math:`u=\int\nabla\varphi\,\eta\,d\mu` (Remark 7.4). In a flat space their sum is the second
     derivative of F along :math:`\theta\mapsto\theta+s\,\eta(\theta)`. Two complex steps.
 
-    Parameters
-    ----------
-    F : functional
-        Whose second variation.
-    mu : Measure
-        As in :func:`atomic_stability`. Repeated atoms with different directions are a random
-        direction.
-    eta : array_like, shape (m, D)
-        One direction for each atom; only its tangent part counts.
+    - ``F``: Whose second variation.
+    - ``mu``: As in :func:`atomic_stability`. Repeated atoms with different directions are a random
+      direction.
+    - ``eta`` (m, D): One direction for each atom; only its tangent part counts.
 
-    Returns
-    -------
-    (float, float)
-        Curvature of the first variation, and of its dependence on the law.
-
-    Examples
-    --------
-    >>> from mfbook.confinement import Ridge
-    >>> second_variation(Ridge(2.0), Measure([[1.0, 0.0]]), [[3.0, 0.0]])
-    (18.0, 0.0)
+    Returns curvature of the first variation, and of its dependence on the law.
     """
     _check(F, mu)
     x = mu.atoms

@@ -29,19 +29,14 @@ __all__ = ["DiracStability", "dirac_stability"]
 class DiracStability:
     r"""The linear theory of a stationary point mass.
 
-    Attributes
-    ----------
-    theta : array, shape (D,)
-    H, K : array, shape (D, D)
-        :math:`H+K` is the translation Hessian of equation (59).
-    deviations, translations : array, shape (n,)
-        Eigenvalues of H and of H + K on the tangent space, increasing.
-    split_direction, translation_direction : array, shape (D,)
-        Unit eigenvectors of the least eigenvalue of each.
-    gradient_norm : float
-        How stationary it is.
-    tolerance : float
-        An eigenvalue of at most this size counts as zero.
+    - ``theta`` (D,)
+    - ``H, K`` (D, D): :math:`H+K` is the translation Hessian of equation (59).
+    - ``deviations, translations`` (n,): Eigenvalues of H and of H + K on the tangent space,
+      increasing.
+    - ``split_direction, translation_direction`` (D,): Unit eigenvectors of the least eigenvalue of
+      each.
+    - ``gradient_norm``: How stationary it is.
+    - ``tolerance``: An eigenvalue of at most this size counts as zero.
     """
 
     theta: np.ndarray
@@ -97,28 +92,12 @@ def dirac_stability(
 ) -> DiracStability:
     r"""Stability of the point mass at ``theta`` under the gradient flow of F (Section 7.2).
 
-    Parameters
-    ----------
-    F : functional
-        Any one that accepts complex points and atoms.
-    theta : array_like, shape (D,)
-        A stationary point: :math:`\nabla\delta F(\theta;\delta_\theta)=0`, as
-        :func:`stationary_head` finds one.
-    stationary : float
-        Largest gradient norm that is accepted, relative to the size of H + K and 1.
-    tolerance : float
-        Eigenvalues of at most this size, relative to the largest and 1, count as zero. Both are
-        at least a hundred roundings of the functional, which matters in float32.
-
-    Returns
-    -------
-    DiracStability
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the point is not stationary (the message has its gradient norm), lies on the boundary
-        of a ball, or complex steps disagree with central differences.
+    - ``F``: Any one that accepts complex points and atoms.
+    - ``theta`` (D,): A stationary point: :math:`\nabla\delta F(\theta;\delta_\theta)=0`, as
+      :func:`stationary_head` finds one.
+    - ``stationary``: Largest gradient norm that is accepted, relative to the size of H + K and 1.
+    - ``tolerance``: Eigenvalues of at most this size, relative to the largest and 1, count as zero.
+      Both are at least a hundred roundings of the functional, which matters in float32.
 
     Notes
     -----

@@ -44,22 +44,16 @@ STEPS = 10.0 ** np.arange(-1, -7, -1)
 class Monotonicity:
     """Quotients of (45) over couplings near a measure.
 
-    Attributes
-    ----------
-    constant : float
-        Least quotient found; no constant above it satisfies (45) on this neighbourhood.
-    quotients : array, shape (couplings,)
-        Those of the sampled couplings, before the descents.
-    distances : array, shape (couplings,)
-        Their sizes: the root of the mean squared displacement, or the largest one for ``"Winf"``.
-    worst : Measure
-        The measure at which ``constant`` was found; atom i belongs to atom ``parent[i]``.
-    parent : array of int, shape (n,)
-    converged : bool
-        Whether ``constant`` is where a descent came to rest: its solver stopped of itself, and no
-        step of one particle against the slope gains 1e-6 of the value, or of one. If not, a lower
-        quotient is near. Where a light particle is so far away that its attention is almost a
-        step, the solver may stop at a steep wall along which the others could still gain.
+    - ``constant``: Least quotient found; no constant above it satisfies (45) on this neighbourhood.
+    - ``quotients`` (couplings,): Those of the sampled couplings, before the descents.
+    - ``distances`` (couplings,): Their sizes: the root of the mean squared displacement, or the
+      largest one for ``"Winf"``.
+    - ``worst``: The measure at which ``constant`` was found; atom i belongs to atom ``parent[i]``.
+    - ``parent`` (n,)
+    - ``converged``: Whether ``constant`` is where a descent came to rest: its solver stopped of
+      itself, and no step of one particle against the slope gains 1e-6 of the value, or of one. If
+      not, a lower quotient is near. Where a light particle is so far away that its attention is
+      almost a step, the solver may stop at a steep wall along which the others could still gain.
     """
 
     constant: float
@@ -93,34 +87,19 @@ def strong_monotonicity(
     couplings; for several atoms the constant is one *at fixed weights* (with every coupling there
     is none that is positive, Chapter 7).
 
-    Parameters
-    ----------
-    F : functional
-        On a flat space, accepting complex points and atoms. The boundary of a ball is not seen:
-        particles may be displaced across it.
-    mu : Measure
-        Positive weights.
-    rng : numpy.random.Generator or int
-        Source of randomness, or a seed.
-    radius : float
-        Largest displacement, in the sense of ``near``. Differences of gradients lose digits when
-        it is small: the quotients carry an error of about 1e-13 times the gradient over it.
-    near : str
-        ``"W2"``: the root mean squared displacement is at most ``radius``, as in Theorem 7.1. A
-        particle of little weight may then be far away, so this is no local condition. ``"Winf"``:
-        every displacement is at most ``radius``, as in Theorem 7.5.
-    parts, couplings, descents, maxiter : int
-        Particles per atom, random couplings, descents from the best of them, iterations of each.
-        Without descents the lowest direction of the linearised flow is not tried either.
-
-    Returns
-    -------
-    Monotonicity
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range.
+    - ``F``: On a flat space, accepting complex points and atoms. The boundary of a ball is not
+      seen: particles may be displaced across it.
+    - ``mu``: Positive weights.
+    - ``rng``: Source of randomness, or a seed.
+    - ``radius``: Largest displacement, in the sense of ``near``. Differences of gradients lose
+      digits when it is small: the quotients carry an error of about 1e-13 times the gradient over
+      it.
+    - ``near``: ``"W2"``: the root mean squared displacement is at most ``radius``, as in Theorem
+      7.1. A particle of little weight may then be far away, so this is no local condition.
+      ``"Winf"``: every displacement is at most ``radius``, as in Theorem 7.5.
+    - ``parts, couplings, descents, maxiter``: Particles per atom, random couplings, descents from
+      the best of them, iterations of each. Without descents the lowest direction of the linearised
+      flow is not tried either.
 
     Examples
     --------
@@ -262,14 +241,10 @@ def _lone(F, mu, rng, radius, near, parts, descents, maxiter):
 class CurvatureMargin:
     r"""Extremes of the two quantities of Remark 7.2 on a ball around a point, as sampled.
 
-    Attributes
-    ----------
-    m : float
-        Least eigenvalue found of :math:`\nabla^2\delta F(\theta;\mu)`: the true one is at most
-        this.
-    ell : float
-        Largest norm found of :math:`K(\theta,\theta';\mu)`, the Lipschitz constant of the gradient
-        in the measure: the true one is at least this.
+    - ``m``: Least eigenvalue found of :math:`\nabla^2\delta F(\theta;\mu)`: the true one is at most
+      this.
+    - ``ell``: Largest norm found of :math:`K(\theta,\theta';\mu)`, the Lipschitz constant of the
+      gradient in the measure: the true one is at least this.
     """
 
     m: float
@@ -291,35 +266,11 @@ def curvature_margin(
     :math:`\ell<m`, then (45) holds with :math:`\lambda=m-\ell`. Here points and supports of
     measures are in the ball of the given radius; the first sample is its centre.
 
-    Parameters
-    ----------
-    F : functional
-        On a flat space, accepting complex points and atoms.
-    theta : array_like, shape (D,)
-        Centre of the ball of heads.
-    rng : numpy.random.Generator or int
-        Source of randomness, or a seed.
-    radius : float
-        Of the ball.
-    samples, parts : int
-        Measures that are tried, and atoms of each.
-
-    Returns
-    -------
-    CurvatureMargin
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range.
-
-    Examples
-    --------
-    >>> from mfbook.confinement import Ridge
-    >>> curvature_margin(Ridge(0.5), [0.0, 0.0], rng=0, radius=1.0)
-    CurvatureMargin(m=0.5, ell=0.0)
-    >>> curvature_margin(Ridge(0.5), [0.0, 0.0], rng=0, radius=1.0).margin
-    0.5
+    - ``F``: On a flat space, accepting complex points and atoms.
+    - ``theta`` (D,): Centre of the ball of heads.
+    - ``rng``: Source of randomness, or a seed.
+    - ``radius``: Of the ball.
+    - ``samples, parts``: Measures that are tried, and atoms of each.
     """
     functional(F, flat=True)
     theta = validate.array(theta, "theta", ("D",), largest=validate.LARGEST).astype(float)

@@ -31,16 +31,11 @@ __all__ = ["RadialDrift", "radial_drift"]
 class RadialDrift:
     r"""Extremes of :math:`\langle\theta,\nabla\delta F(\theta;\mu)\rangle/\|\theta\|^2` on spheres.
 
-    Attributes
-    ----------
-    radii : array, shape (n,)
-    least : array, shape (n,)
-        Least value found on each sphere: the true one is at most this. Negative: heads there move
-        outwards.
-    sampled : array, shape (n,)
-        Least value among the random points alone, before the descents.
-    points : array, shape (n, D)
-        Where ``least`` was found.
+    - ``radii`` (n,)
+    - ``least`` (n,): Least value found on each sphere: the true one is at most this. Negative:
+      heads there move outwards.
+    - ``sampled`` (n,): Least value among the random points alone, before the descents.
+    - ``points`` (n, D): Where ``least`` was found.
     """
 
     radii: np.ndarray
@@ -66,33 +61,12 @@ def radial_drift(
     Random points first, then descent from the lowest; a minimum that is found refutes, it does not
     prove.
 
-    Parameters
-    ----------
-    F : functional
-        On a flat space, accepting complex points.
-    mu : Measure
-        The law that makes the field.
-    radii : array_like, shape (n,)
-        Positive.
-    rng : numpy.random.Generator or int
-        Source of randomness, or a seed.
-    samples, descents, maxiter : int
-        Random points on each sphere, descents, and iterations of each.
-
-    Returns
-    -------
-    RadialDrift
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range.
-
-    Examples
-    --------
-    >>> from mfbook.confinement import Ridge
-    >>> radial_drift(Ridge(0.5), Measure([[0.0, 1.0]]), [1.0, 10.0], rng=0).least
-    array([0.5, 0.5])
+    - ``F``: On a flat space, accepting complex points.
+    - ``mu``: The law that makes the field.
+    - ``radii`` (n,): Positive.
+    - ``rng``: Source of randomness, or a seed.
+    - ``samples, descents, maxiter``: Random points on each sphere, descents, and iterations of
+      each.
     """
     functional(F, flat=True)
     check_measure(mu, largest=validate.LARGEST)

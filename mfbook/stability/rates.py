@@ -22,18 +22,12 @@ __all__ = ["KLFit", "kl_constant", "kl_envelope", "kl_fit", "kl_length"]
 class KLFit:
     r"""Exponent and constant of :math:`\mathcal D\approx cE^{2\alpha}` along a trajectory.
 
-    Attributes
-    ----------
-    alpha : float
-        Half the slope of log D on log E.
-    interval : (float, float)
-        95 % t-interval from the slopes of the blocks.
-    c : float
-        Largest constant with :math:`\mathcal D\ge cE^{2\alpha}` at all points of the fit, with this
-        ``alpha``; infinite beyond the range of floating-point numbers.
-    slopes : array, shape (blocks,)
-        Slope of log D on log E in each block, in their order; a trend among them says that there
-        is no power law yet.
+    - ``alpha``: Half the slope of log D on log E.
+    - ``interval``: 95 % t-interval from the slopes of the blocks.
+    - ``c``: Largest constant with :math:`\mathcal D\ge cE^{2\alpha}` at all points of the fit, with
+      this ``alpha``; infinite beyond the range of floating-point numbers.
+    - ``slopes`` (blocks,): Slope of log D on log E in each block, in their order; a trend among
+      them says that there is no power law yet.
     """
 
     alpha: float
@@ -55,33 +49,9 @@ def kl_fit(gap: ArrayLike, dissipation: ArrayLike, *, blocks: int = 8) -> KLFit:
     sorted by E: it is wide where the exponent still changes. Blocks see a trend only inside
     themselves; a jump between them moves ``alpha`` and not the interval.
 
-    Parameters
-    ----------
-    gap : array_like, shape (n,)
-        :math:`E>0`, in the order of time; at least two points per block.
-    dissipation : array_like, shape (n,)
-        :math:`\mathcal D>0` at the same times.
-    blocks : int
-        At least 2.
-
-    Returns
-    -------
-    KLFit
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the arrays do not match, an entry is not positive, there are too few points, or E does
-        not change within a block.
-
-    Examples
-    --------
-    >>> E = np.geomspace(1.0, 1e-4, 40)
-    >>> fit = kl_fit(E, 3 * E**1.5)
-    >>> round(fit.alpha, 12), round(fit.c, 12)
-    (0.75, 3.0)
-    >>> round(fit.slope, 12)
-    1.5
+    - ``gap`` (n,): :math:`E>0`, in the order of time; at least two points per block.
+    - ``dissipation`` (n,): :math:`\mathcal D>0` at the same times.
+    - ``blocks``: At least 2.
     """
     E, D = _pair(gap, dissipation)
     blocks = validate.count(blocks, "blocks", least=2)
@@ -106,27 +76,10 @@ def kl_constant(gap: ArrayLike, dissipation: ArrayLike, alpha: float) -> float:
     With ``alpha=0.5`` and the true infimum in the gap it is the Polyak-Lojasiewicz constant along
     the trajectory.
 
-    Parameters
-    ----------
-    gap, dissipation : array_like, shape (n,)
-        Positive.
-    alpha : float
-        Positive. Theorem 6.10 needs [1/2, 1); a fitted one may fall a little short of it.
+    - ``gap, dissipation`` (n,): Positive.
+    - ``alpha``: Positive. Theorem 6.10 needs [1/2, 1); a fitted one may fall a little short of it.
 
-    Returns
-    -------
-    float
-        The constant.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the arrays do not match, or an argument is not positive.
-
-    Examples
-    --------
-    >>> round(kl_constant([1.0, 0.5], [2.0, 0.8], alpha=0.5), 12)
-    1.6
+    Returns the constant.
     """
     E, D = _pair(gap, dissipation)
     return _constant(E, D, validate.positive(alpha, "alpha"))
@@ -138,24 +91,11 @@ def kl_envelope(tau: ArrayLike, E0: float, c: float, alpha: float) -> np.ndarray
     .. math:: E\le E_0e^{-c\tau}\ (\alpha=\tfrac12),\qquad
               E\le\big(E_0^{-(2\alpha-1)}+(2\alpha-1)c\tau\big)^{-1/(2\alpha-1)}\ (\alpha>\tfrac12)
 
-    Parameters
-    ----------
-    tau : array_like, shape (n,)
-        Rescaled time since the gap was ``E0``; not negative.
-    E0, c : float
-        Positive.
-    alpha : float
-        In [1/2, 1).
+    - ``tau`` (n,): Rescaled time since the gap was ``E0``; not negative.
+    - ``E0, c``: Positive.
+    - ``alpha``: In [1/2, 1).
 
-    Returns
-    -------
-    array
-        The bound at each time.
-
-    Examples
-    --------
-    >>> kl_envelope([0.0, 1.0], E0=1.0, c=2.0, alpha=0.75)
-    array([1.  , 0.25])
+    Returns the bound at each time.
     """
     tau = validate.array(tau, "tau", ("n",))
     if (tau < 0).any():
@@ -180,22 +120,10 @@ def kl_length(E0: float, c: float, alpha: float) -> float:
     because :math:`-\frac{d}{d\tau}E^{1-\alpha}=(1-\alpha)E^{-\alpha}\mathcal D
     \ge(1-\alpha)\sqrt c\,\sqrt{\mathcal D}`. A curve of finite length in :math:`W_2` converges.
 
-    Parameters
-    ----------
-    E0, c : float
-        Positive.
-    alpha : float
-        In [1/2, 1).
+    - ``E0, c``: Positive.
+    - ``alpha``: In [1/2, 1).
 
-    Returns
-    -------
-    float
-        Bound on the length.
-
-    Examples
-    --------
-    >>> kl_length(1.0, 4.0, 0.5)
-    1.0
+    Returns bound on the length.
     """
     E0, c, alpha = validate.positive(E0, "E0"), validate.positive(c, "c"), _exponent(alpha)
     return float(E0 ** (1 - alpha) / ((1 - alpha) * np.sqrt(c)))

@@ -26,18 +26,12 @@ FLAT = 1e-10
 class StationaryHead:
     r"""Where the descent of one head ended.
 
-    Attributes
-    ----------
-    theta : array, shape (D,)
-    value : float
-        :math:`F(\delta_\theta)`.
-    gradient_norm : float
-        Norm of :math:`\nabla\delta F(\theta;\delta_\theta)`, in the directions that the space
-        allows.
-    converged : bool
-        Whether it is at most the tolerance.
-    evaluations : int
-        Evaluations of the functional in the descent.
+    - ``theta`` (D,)
+    - ``value``: :math:`F(\delta_\theta)`.
+    - ``gradient_norm``: Norm of :math:`\nabla\delta F(\theta;\delta_\theta)`, in the directions
+      that the space allows.
+    - ``converged``: Whether it is at most the tolerance.
+    - ``evaluations``: Evaluations of the functional in the descent.
     """
 
     theta: np.ndarray
@@ -57,26 +51,12 @@ def stationary_head(
     may be asked. SciPy's L-BFGS-B in the coordinates of the space, then a few Newton steps with
     :math:`H+K`. It need not converge: without confinement a head may grow for ever.
 
-    Parameters
-    ----------
-    F : functional
-        Any one; for the Newton steps it has to accept complex points and atoms.
-    start : array_like, shape (D,)
-        In ``F.space``.
-    tolerance : float
-        Gradient norm at which it counts as stationary, positive.
-    maxiter : int
-        Iterations of the descent, at least 1.
+    - ``F``: Any one; for the Newton steps it has to accept complex points and atoms.
+    - ``start`` (D,): In ``F.space``.
+    - ``tolerance``: Gradient norm at which it counts as stationary, positive.
+    - ``maxiter``: Iterations of the descent, at least 1.
 
-    Returns
-    -------
-    StationaryHead
-        ``converged`` says whether the point is stationary.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type or is out of range, or ``start`` is not in the space.
+    Returns ``converged`` says whether the point is stationary.
 
     Examples
     --------

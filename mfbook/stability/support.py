@@ -25,15 +25,10 @@ __all__ = ["Alternative", "Stationarity", "best_alternative", "stationarity"]
 class Stationarity:
     """How far a measure is from being stationary.
 
-    Attributes
-    ----------
-    norms : array, shape (m,)
-        Norm of the gradient of the first variation at each atom, in the directions that the
-        space allows.
-    worst : float
-        Largest norm at an atom that has weight.
-    dissipation : float
-        Mean square of the norms (equation (38)).
+    - ``norms`` (m,): Norm of the gradient of the first variation at each atom, in the directions
+      that the space allows.
+    - ``worst``: Largest norm at an atom that has weight.
+    - ``dissipation``: Mean square of the norms (equation (38)).
     """
 
     norms: np.ndarray
@@ -46,16 +41,8 @@ def stationarity(F: Functional, mu: Measure) -> Stationarity:
 
     Equivalent to vanishing dissipation (Theorem 6.3, equations (40) and (41)).
 
-    Parameters
-    ----------
-    F : functional
-        Whose gradient should vanish.
-    mu : Measure
-        Where.
-
-    Returns
-    -------
-    Stationarity
+    - ``F``: Whose gradient should vanish.
+    - ``mu``: Where.
 
     Examples
     --------
@@ -76,23 +63,15 @@ def stationarity(F: Functional, mu: Measure) -> Stationarity:
 class Alternative:
     """The best alternative head found, and what (60) says of a measure.
 
-    Attributes
-    ----------
-    point : array, shape (D,)
-        Alternative head with the least first variation found.
-    least : float
-        First variation there.
-    values : array, shape (m,)
-        First variation at the atoms of the measure.
-    spread : float
-        Largest minus least of them over atoms with weight; zero at an optimum.
-    violation : float
-        Largest of them minus ``least``: (60) says that it is not positive.
-    found, rigorous : float
-        Both ends of the gap, the mean of ``values`` minus the minimum (Chapter 4).
-    share, gain : float
-        Weight of the alternative head in the best mixture with the measure, and by how much that
-        mixture lowers F.
+    - ``point`` (D,): Alternative head with the least first variation found.
+    - ``least``: First variation there.
+    - ``values`` (m,): First variation at the atoms of the measure.
+    - ``spread``: Largest minus least of them over atoms with weight; zero at an optimum.
+    - ``violation``: Largest of them minus ``least``: (60) says that it is not positive.
+    - ``found, rigorous``: Both ends of the gap, the mean of ``values`` minus the minimum (Chapter
+      4).
+    - ``share, gain``: Weight of the alternative head in the best mixture with the measure, and by
+      how much that mixture lowers F.
     """
 
     point: np.ndarray
@@ -109,34 +88,10 @@ class Alternative:
 def best_alternative(F: Functional, mu: Measure, rng: Seed, **options: Any) -> Alternative:
     r"""Search the head that violates equation (60) most, and what adding it would gain.
 
-    Parameters
-    ----------
-    F : functional
-        Convex along mixtures, with a compact space.
-    mu : Measure
-        Atoms in the space.
-    rng : numpy.random.Generator or int
-        Source of randomness, or a seed.
-    **options
-        Of :func:`~mfbook.optimise.frank_wolfe_gap`, which is called for the search.
-
-    Returns
-    -------
-    Alternative
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is of the wrong kind, an atom is outside the space, or the space of an
-        attention risk is not a ball.
-
-    Examples
-    --------
-    >>> from mfbook.confinement import Ridge
-    >>> from mfbook.space import Ball
-    >>> report = best_alternative(Ridge(1.0).on(Ball(2.0, (1,))), Measure([[1.0]]), rng=0)
-    >>> round(report.gain, 6), round(report.share, 6), report.spread
-    (0.5, 1.0, 0.0)
+    - ``F``: Convex along mixtures, with a compact space.
+    - ``mu``: Atoms in the space.
+    - ``rng``: Source of randomness, or a seed.
+    - ``**options``: Of :func:`~mfbook.optimise.frank_wolfe_gap`, which is called for the search.
     """
     gap = frank_wolfe_gap(F, mu, rng, **options)
     local = F.at(mu)

@@ -22,20 +22,7 @@ def coupled_distance(mu: Measure, nu: Measure) -> float:
     The right distance for two runs from the same atoms: it needs no solver, and it does not
     suffer from the dimension as the distance of independent samples does.
 
-    Parameters
-    ----------
-    mu, nu : Measure
-        In the same space.
-
-    Returns
-    -------
-    float
-        The distance.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the measures differ in dimension, in size, or by more than 1e-12 in a weight.
+    - ``mu, nu``: In the same space.
 
     Examples
     --------
@@ -55,10 +42,7 @@ def coupled_distance(mu: Measure, nu: Measure) -> float:
 class SlicedDistance:
     """Estimate of the sliced distance, and its standard error over the random directions.
 
-    Attributes
-    ----------
-    distance, error : float
-        The estimate, and its standard error.
+    - ``distance, error``: The estimate, and its standard error.
     """
 
     distance: float
@@ -73,24 +57,10 @@ def sliced_w2(mu: Measure, nu: Measure, rng: Seed, projections: int = 100) -> Sl
 
     A translation by c in dimension D has :math:`SW_2=|c|/\sqrt D`.
 
-    Parameters
-    ----------
-    mu, nu : Measure
-        With real atoms in the same space.
-    rng : numpy.random.Generator or int
-        Source of the directions, or a seed.
-    projections : int
-        Number of directions K; the error falls as :math:`K^{-1/2}` and is infinite for one.
-
-    Returns
-    -------
-    SlicedDistance
-        Estimate and error.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not as above.
+    - ``mu, nu``: With real atoms in the same space.
+    - ``rng``: Source of the directions, or a seed.
+    - ``projections``: Number of directions K; the error falls as :math:`K^{-1/2}` and is infinite
+      for one.
 
     Notes
     -----

@@ -27,14 +27,9 @@ __all__ = ["Plan", "displacement", "optimal_plan", "wasserstein"]
 class Plan:
     r"""A transport plan :math:`\sum_k m_k\,\delta_{(x_{i_k},\,y_{j_k})}`, pair by pair.
 
-    Attributes
-    ----------
-    source, target : int array, shape (K,)
-        Atoms of the first and of the second measure.
-    mass : array, shape (K,)
-        The mass each pair moves, positive, sum one.
-    cost : float
-        The distance :math:`W_p`, not its p-th power.
+    - ``source, target`` (K,): Atoms of the first and of the second measure.
+    - ``mass`` (K,): The mass each pair moves, positive, sum one.
+    - ``cost``: The distance :math:`W_p`, not its p-th power.
     """
 
     source: np.ndarray
@@ -49,28 +44,9 @@ def optimal_plan(mu: Measure, nu: Measure, p: float = 2, *, memory: float = 2**3
     .. math:: W_p^p(\mu,\nu)=\min_{\pi}\;\int|x-y|^p\,d\pi(x,y)
         \quad\text{over }\pi\text{ with marginals }\mu,\nu
 
-    Parameters
-    ----------
-    mu, nu : Measure
-        With real atoms in the same space.
-    p : {1, 2}
-        Order.
-    memory : float
-        Bytes the matrices of a solver may take; the line needs none.
-
-    Returns
-    -------
-    Plan
-        The plan and its cost.
-
-    Raises
-    ------
-    TypeError
-        If ``mu`` or ``nu`` is not a measure with real atoms.
-    ValueError
-        If the dimensions differ, p is not 1 or 2, or the problem exceeds ``memory``.
-    RuntimeError
-        If the network simplex does not reach the optimum.
+    - ``mu, nu``: With real atoms in the same space.
+    - ``p``: Order.
+    - ``memory``: Bytes the matrices of a solver may take; the line needs none.
 
     Notes
     -----
@@ -79,12 +55,6 @@ def optimal_plan(mu: Measure, nu: Measure, p: float = 2, *, memory: float = 2**3
     go to ``scipy.optimize.linear_sum_assignment``, all else to ``ot.emd``. Atoms without weight
     are dropped; except in a product so are pairs whose mass is rounding, about 1e-15. The distance
     is computed from the differences of the chosen pairs.
-
-    Examples
-    --------
-    >>> plan = optimal_plan(Measure([[0.0], [4.0]]), Measure([[3.0], [1.0]]))
-    >>> plan.source, plan.target, plan.cost
-    (array([0, 1]), array([1, 0]), 1.0)
     """
     check_pair(mu, nu)
     p = validate.real(p, "p")  # 2.0 is 2
@@ -112,19 +82,9 @@ def wasserstein(mu: Measure, nu: Measure, p: float = 2, *, memory: float = 2**31
 
     The cost of :func:`optimal_plan`, which says how it is found and what raises.
 
-    Parameters
-    ----------
-    mu, nu : Measure
-        In the same space.
-    p : int
-        1 or 2.
-    memory : float
-        Bytes that a matrix of costs may take.
-
-    Returns
-    -------
-    float
-        The distance.
+    - ``mu, nu``: In the same space.
+    - ``p``: 1 or 2.
+    - ``memory``: Bytes that a matrix of costs may take.
 
     Examples
     --------
@@ -142,33 +102,13 @@ def displacement(mu: Measure, nu: Measure, s: float, plan: Plan | None = None) -
     :math:`W_2(\mu,\mu_s)=s\,W_2(\mu,\nu)`; unlike :func:`mfbook.measure.mixture`, where mass
     vanishes here and appears there.
 
-    Parameters
-    ----------
-    mu, nu : Measure
-        The ends, with real atoms in the same space.
-    s : float
-        In [0, 1].
-    plan : Plan, optional
-        The optimal plan for p=2, to use it for many s. Default: computed.
-
-    Returns
-    -------
-    Measure
-        Between the two.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If s is outside [0, 1], or the plan does not have the marginals ``mu`` and ``nu``.
+    - ``mu, nu``: The ends, with real atoms in the same space.
+    - ``s``: In [0, 1].
+    - ``plan``: The optimal plan for p=2, to use it for many s. Default: computed.
 
     Notes
     -----
     McCann (1997); Villani, *Topics in Optimal Transportation* (2003), Section 5.1.
-
-    Examples
-    --------
-    >>> displacement(Measure([[0.0]]), Measure([[1.0], [3.0]]), 0.5).atoms.ravel()
-    array([0.5, 1.5])
     """
     check_pair(mu, nu)
     s = validate.positive(s, "s", allow_zero=True)

@@ -13,33 +13,7 @@ MEMORY, TRIALS = 12, 15
 def descend(
     x: np.ndarray, evaluate: Callable, steps: int, tolerance: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Descend from every row of x; rows that are done leave the array.
-
-    Parameters
-    ----------
-    x : array, shape (R, n)
-        Where the problems start.
-    evaluate : callable
-        From points (r, n) and the numbers of their problems to values (r,) and gradients (r, n).
-    steps : int
-        Most steps of a problem.
-    tolerance : float
-        A problem is done when no entry of its gradient is larger.
-
-    Returns
-    -------
-    point : array, shape (R, n)
-    value : array, shape (R,)
-    largest : array, shape (R,)
-        Largest entry of the gradient at the end.
-
-    Examples
-    --------
-    >>> bowl = lambda x, runs: ((x**2).sum(axis=1), 2 * x)
-    >>> point, value, largest = descend(np.ones((3, 2)), bowl, 50, 1e-9)
-    >>> bool(np.abs(point).max() < 1e-9)
-    True
-    """
+    """Descend from every row of x; rows that are done leave the array."""
     point, value, largest = x.copy(), np.zeros(len(x)), np.zeros(len(x))
     runs, stuck = np.arange(len(x)), np.zeros(len(x), bool)
     x = x.copy()

@@ -18,13 +18,7 @@ FOLDER = Path(__file__).resolve().parents[3] / "book" / "data"
 
 
 def grid(**axes: Iterable) -> list[dict]:
-    """Every combination of the values of several axes, the last axis fastest.
-
-    Examples
-    --------
-    >>> grid(M=[16, 32], seed=range(2))
-    [{'M': 16, 'seed': 0}, {'M': 16, 'seed': 1}, {'M': 32, 'seed': 0}, {'M': 32, 'seed': 1}]
-    """
+    """Every combination of the values of several axes, the last axis fastest."""
     return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 
 

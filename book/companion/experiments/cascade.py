@@ -78,22 +78,7 @@ def _attended(x: np.ndarray, X: np.ndarray) -> tuple:
 
 
 def evaluate(x, X, Y, attend, write) -> tuple[np.ndarray, np.ndarray]:
-    r"""Risk with ridge of layers of heads with k = v = 1, and M times its gradient.
-
-    Parameters
-    ----------
-    x : array, shape (R, M, 8)
-        Heads of R layers, each with weight 1/M.
-    X, Y : arrays, shapes (R, S, T, 2) and (R, S, T, 3)
-        Tokens and labels of the task of each layer.
-    attend, write : arrays, shape (R,)
-        Ridge on :math:`(W_Q,W_K)` and on :math:`(W_V,W_O)`.
-
-    Returns
-    -------
-    value : array, shape (R,)
-    gradient : array, shape (R, M, 8)
-    """
+    """Risk with ridge of layers of heads with k = v = 1, and M times its gradient."""
     R, M, _ = x.shape
     S, T = X.shape[1:3]
     a, b, w, o, A, h = _attended(x, X)

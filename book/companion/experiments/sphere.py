@@ -115,18 +115,7 @@ def run(
     On the circle and on the sphere in three dimensions with stiff steps up to time 20,000 (the
     protocol's horizon) or for at most 3000 steps; in higher dimension with the protocol's Euler
     steps up to time 300.
-
-    Returns
-    -------
-    dict
-        ``count``, ``time``, ``steps``, ``stopped``, ``speed``, ``value``, ``least``: number of
-        clusters, time and steps of the run, whether the stopping rule holds, largest speed,
-        energy, and the least eigenvalue of the Hessian of the energy that the flow descends.
-        ``gap_found`` and ``gap``: both ends of the certificate, for descent. ``masses`` and
-        ``centres``: the clusters.
     """
-    if direction not in ("ascent", "descent"):
-        raise ValueError(f"direction: expected 'ascent' or 'descent', got {direction!r}")
     F, ascent = energy(beta, units, normalised, d, scale), direction == "ascent"
     how = {"most": MOST} if d <= 3 else {"method": "euler", "horizon": HIGHER_HORIZON}
     end = settle(F, start(d, seed), ascent=ascent, **how)
@@ -218,43 +207,7 @@ def published(
     beside: str = "",
     most: int = 0,
 ) -> dict:
-    """One run with the source's draw; what is stored of its end.
-
-    Parameters
-    ----------
-    d, beta, direction, units, normalised, start, perceptron, scale
-        The setup, as in :func:`run` and :func:`source_draw`.
-    rule : str
-        ``"source"``: the published rules (:class:`mfbook.sphere.Protocol`), ``"uncapped"``:
-        without the cap of the threshold, ``"stiff"``: the stiff integrator with the same threshold
-        and rule for stopping, ``"longer"``: the published rules, for more steps.
-    particles : int
-        Number of particles; 0: as in :func:`source_draw`.
-    between : int
-        Euler steps between snapshots.
-    beside : str
-        A label only: the units of the run that took ``most`` steps, where this one takes as many
-        and does not stop before.
-    most : int
-        Most steps; 0: those of the rule.
-
-    Returns
-    -------
-    dict
-        As :func:`run`, with certificates for d at most 3 only, and ``reason``. ``atoms``: how many
-        are left when particles within 1e-8 are one. ``uncapped``: number of clusters by the
-        threshold without cap. ``dead_start``, ``dead``: mass of the region where no unit is active,
-        at the start and at the end.
-
-    Raises
-    ------
-    ValueError
-        If the direction or the rule is unknown.
-    """
-    if direction not in ("ascent", "descent"):
-        raise ValueError(f"direction: expected 'ascent' or 'descent', got {direction!r}")
-    if rule not in ("source", "uncapped", "stiff", "longer"):
-        raise ValueError(f"rule: expected a rule of the docstring, got {rule!r}")
+    """One run with the source's draw; what is stored of its end."""
     draw = source_draw(d, start=start, perceptron=perceptron, scale=scale, n=particles or None)
     F, ascent = draw.energy(beta, units, normalised), direction == "ascent"
     rules = Protocol(cap=rule != "uncapped", between=between, collapse=COLLAPSE)
@@ -288,15 +241,7 @@ def published(
 
 
 def paths(beta: float) -> dict:
-    """Paths of a published descent with ReLU on the circle, to its stop or 200,000 steps.
-
-    Returns
-    -------
-    dict
-        ``t`` (n,): times, about equally spaced on a logarithmic axis. ``degrees`` (n, 250): angles
-        of every fourth token. ``dead`` (n,): share of all tokens where no unit is active.
-        ``count``, ``stopped``, and ``rise``: the largest change of the energy between snapshots.
-    """
+    """Paths of a published descent with ReLU on the circle, to its stop or 200,000 steps."""
     draw = source_draw(2)
     F, rules = draw.energy(beta, "relu"), Protocol(collapse=COLLAPSE)
     run = settle(F, draw.start, protocol=rules, record=1)
@@ -421,16 +366,7 @@ def load(draw: str = "second") -> dict:
 
     The clusters of run i are ``masses[first[i]:first[i + 1]]`` and likewise ``centres``, whose
     coordinates beyond the run's dimension are 0.
-
-    Parameters
-    ----------
-    draw : str
-        ``"second"``: results of :func:`run`; ``"source"``: of :func:`published`, with one more
-        array for clusters, ``asleep``: whether no unit is active at the centre. Centres are 0
-        there beyond three dimensions and in runs with more than 100 clusters.
     """
-    if draw not in ("second", "source"):
-        raise ValueError(f"draw: expected 'second' or 'source', got {draw!r}")
     data, mark = _stored.load(FILE), "source_"
     if draw == "second":
         others = (mark, "paths_")
@@ -451,46 +387,15 @@ def select(data: dict, **wanted) -> np.ndarray:
 
     With the source's draw also: the first particles and perceptron, the published rules, the usual
     number of particles and spacing of snapshots, and a run with a stopping rule of its own.
-
-    Examples
-    --------
-    >>> data = {"beta": np.array([1.0, 5.0]), "seed": np.zeros(2), "scale": np.ones(2)}
-    >>> select(data, beta=5.0)
-    array([False,  True])
     """
     wanted = {name: value for name, value in USUAL.items() if name in data} | wanted
-    unknown = sorted(set(wanted) - set(data))
-    if unknown:
-        raise ValueError(f"wanted: expected names among {sorted(data)}, got {unknown}")
     return np.logical_and.reduce([data[name] == value for name, value in wanted.items()])
 
 
 def differences(
     data: dict, i: int, other: dict | None = None, j: int = 0
 ) -> tuple[float, float, float]:
-    """How far the clusters of two stored runs differ, each matched with one of the other.
-
-    Parameters
-    ----------
-    data, other : dict
-        Stored results (:func:`load`); ``other`` is the first unless given.
-    i, j : int
-        Runs.
-
-    Returns
-    -------
-    count, mass, angle : float
-        Difference of the numbers of clusters, and the largest of masses and of places in radians;
-        NaN where the numbers differ.
-
-    Examples
-    --------
-    >>> x = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
-    >>> masses = np.array([0.3, 0.7, 0.6, 0.4])
-    >>> data = {"first": np.array([0, 2, 4]), "masses": masses, "centres": x}
-    >>> [round(value, 12) for value in differences(data, 0, j=1)]
-    [0.0, 0.1, 0.0]
-    """
+    """How far the clusters of two stored runs differ, each matched with one of the other."""
     other, ends = data if other is None else other, []
     for results, k in ((data, i), (other, j)):
         part = slice(int(results["first"][k]), int(results["first"][k + 1]))

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mfbook import _validate as validate
 from mfbook._types import Seed
 from mfbook.attention import HeadShape
 from mfbook.optimise.descent import descend
@@ -53,60 +52,9 @@ def directional_derivatives(
               D^2\varphi[h,h]&=[m''W_VW_O+2m'(aW_O+W_Vb)+2m\,ab]W_U.
 
     Exact up to rounding: no finite difference is involved. Derived in Chapter 3.
-
-    Parameters
-    ----------
-    theta, h : array_like, shape (n, D)
-        Heads and directions; complex ones are allowed.
-    X : array_like, shape (T, d) or (n, T, d)
-        One sequence for all heads, or one for each; complex ones are allowed.
-    W_U : array_like, shape (d, V)
-        Projection to the vocabulary.
-    shape : HeadShape
-        Sizes of one head.
-    counts : array_like, shape (T,) or (n, T), optional
-        Token u stands for ``counts[u]`` equal tokens; any positive numbers. Default: ones.
-
-    Returns
-    -------
-    tuple of three arrays, shape (n, V)
-        The feature and its first and second derivative at 0 of ``theta + s * h``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has a wrong shape or holds NaN or infinity.
-
-    Examples
-    --------
-    One token: nothing depends on the scores, and the feature is bilinear in (W_V, W_O).
-
-    >>> head, h = [[1.0, 1.0, 3.0, 2.0]], [[0.0, 0.0, 1.0, 1.0]]
-    >>> directional_derivatives(head, h, [[1.0]], [[1.0]], HeadShape(1, 1, 1))
-    (array([[6.]]), array([[5.]]), array([[2.]]))
     """
-    validate.instance(shape, "shape", HeadShape)
-    size, largest = ("n", shape.size), LARGEST
-    theta = validate.array(theta, "theta", size, allow_complex=True, largest=largest)
-    h = validate.array(h, "h", theta.shape, allow_complex=True, largest=largest)
-    X = _tokens(X, len(theta), shape, allow_complex=True)
-    W_U = validate.array(W_U, "W_U", (shape.d, "V"), largest=largest)
-    log_counts = 0.0
-    if counts is not None:
-        counts = validate.plain(counts, "counts")
-        sizes = X.shape[-2:-1] if counts.ndim == 1 else (len(theta), X.shape[-2])
-        counts = validate.array(counts, "counts", sizes, allow_complex=True)
-        if (counts.real <= 0).any():
-            raise ValueError(f"counts: expected positive numbers, got {counts.real.min()}")
-        log_counts = np.log(counts)[..., None, :]
-    return _derivatives(theta, h, X, W_U, shape, log_counts)
-
-
-def _tokens(X, n, shape, allow_complex=False) -> np.ndarray:
-    """One sequence (T, d) for all heads, or one for each of n."""
-    X = validate.plain(X, "X")
-    sizes = ("T", shape.d) if X.ndim == 2 else (n, "T", shape.d)
-    return validate.array(X, "X", sizes, allow_complex=allow_complex, largest=LARGEST)
+    log_counts = 0.0 if counts is None else np.log(np.asarray(counts))[..., None, :]
+    return _derivatives(*map(np.asarray, (theta, h, X, W_U)), shape, log_counts)
 
 
 def _derivatives(theta, h, X, W_U, shape, log_counts):
@@ -139,17 +87,7 @@ def _derivatives(theta, h, X, W_U, shape, log_counts):
 
 @dataclass(frozen=True)
 class DerivativeNorms:
-    r"""Operator norms of the derivatives of the feature map of n heads.
-
-    Attributes
-    ----------
-    value, first, second : array, shape (n,)
-        :math:`\|\varphi\|`, :math:`\|\nabla\varphi\|_{op}` and :math:`\|\nabla^2\varphi\|_{op}`.
-        The last is found by iteration from a few starts: attained, and so never too large.
-    share : array, shape (n,)
-        The part :math:`n^2=\|q\|^2+\|\kappa\|^2` of the unit direction in which the second
-        derivative is largest.
-    """
+    """Operator norms of the derivatives of the feature map of n heads."""
 
     value: np.ndarray
     first: np.ndarray
@@ -166,42 +104,11 @@ def derivative_norms(
     :math:`\langle D^2\varphi[h,h],e\rangle` over unit vectors h and e: in turn, h is the leading
     eigenvector for given e and e is parallel to :math:`D^2\varphi[h,h]`; neither step can lower
     the value.
-
-    Parameters
-    ----------
-    theta : array_like, shape (n, D)
-        Heads.
-    X : array_like, shape (T, d) or (n, T, d)
-        Tokens of one sequence, or of one for each head.
-    W_U : array_like, shape (d, V)
-        Projection to the vocabulary.
-    shape : HeadShape
-        Sizes of one head.
-    iterations : int
-        At most so many for the second derivative; it stops when no head gains any more.
-
-    Returns
-    -------
-    DerivativeNorms
-        For each head.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has a wrong shape or holds NaN or infinity.
-
-    Examples
-    --------
-    >>> norms = derivative_norms([[1.0, 1.0, 3.0, 4.0]], [[1.0]], [[1.0]], HeadShape(1, 1, 1))
-    >>> norms.value, norms.first, norms.second.round(12)
-    (array([12.]), array([5.]), array([1.]))
     """
-    validate.instance(shape, "shape", HeadShape)
-    theta = validate.array(theta, "theta", ("n", shape.size), largest=LARGEST)
+    theta = np.asarray(theta, dtype=float)
     n, D = theta.shape
-    X = _tokens(X, n, shape)
-    W_U = validate.array(W_U, "W_U", (shape.d, "V"), largest=LARGEST)
-    iterations = validate.count(iterations, "iterations")
+    X = np.asarray(X, dtype=float)
+    W_U = np.asarray(W_U, dtype=float)
     unit = np.eye(D)
 
     def along(directions):
@@ -250,22 +157,7 @@ def derivative_norms(
 
 @dataclass(frozen=True)
 class Extreme:
-    """Where :func:`largest_derivative` found the largest derivative.
-
-    Attributes
-    ----------
-    value : float
-        Norm of the derivative along ``direction``, attained at ``theta`` on these tokens.
-    theta, direction : array, shape (D,)
-    X : array, shape (T, d)
-        Distinct tokens; the last is the query.
-    counts : array, shape (T,)
-        How often each token occurs, up to a common factor.
-    agreeing : int
-        How many of the starts ended within a relative 1e-6 of ``value``.
-    converged : bool
-        Whether the best search met its tolerance.
-    """
+    """Where :func:`largest_derivative` found the largest derivative."""
 
     value: float
     theta: np.ndarray
@@ -295,48 +187,9 @@ def largest_derivative(
     its gradient is a complex step of :func:`directional_derivatives`, exact up to rounding. What
     it returns is attained (in the numbers of times: approached by long sequences), so it bounds
     every valid constant from below.
-
-    Parameters
-    ----------
-    order : int
-        0, 1 or 2: the feature itself, its first or its second derivative.
-    shape : HeadShape
-        Sizes of one head.
-    r : float
-        Radius of the four balls.
-    rng : numpy.random.Generator or int
-        Draws the starts.
-    R_X, R_U : float
-        Token norm, and operator norm of ``W_U``.
-    tokens : int
-        Number of distinct tokens.
-    starts : int
-        Number of searches.
-
-    Returns
-    -------
-    Extreme
-        The largest found, and where.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``order`` is not 0, 1 or 2, a radius is not positive, or a number is not a positive
-        integer.
-
-    Examples
-    --------
-    >>> round(largest_derivative(0, HeadShape(2, 1, 1), r=2.0, rng=0, starts=2).value, 9)
-    4.0
     """
-    order = validate.count(order, "order", least=0)
-    if order > 2:
-        raise ValueError(f"order: expected 0, 1 or 2, got {order}")
-    validate.instance(shape, "shape", HeadShape)
-    r, rng = validate.positive(r, "r", largest=LARGEST), validate.generator(rng)
-    R_X = validate.positive(R_X, "R_X", largest=LARGEST)
-    R_U = validate.positive(R_U, "R_U", largest=LARGEST)
-    T, starts = validate.count(tokens, "tokens"), validate.count(starts, "starts")
+    r, rng = r, np.random.default_rng(rng)
+    T, starts = tokens, starts
     D, d = shape.size, shape.d
     ends = np.cumsum([*shape.blocks, T * d, D, d])
     W_U = R_U * np.eye(d)

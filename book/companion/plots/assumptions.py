@@ -23,14 +23,7 @@ PROFILES = (
 
 @drawing
 def profile_runs(runs: Sequence[Mapping]) -> Figure:
-    """Risk against time and against rescaled time, for several learning-rate profiles.
-
-    Parameters
-    ----------
-    runs : sequence of mappings
-        Each with arrays ``t``, ``tau``, ``risk``, a ``label`` and optionally ``stops`` (true where
-        the integral of the profile is finite).
-    """
+    """Risk against time and against rescaled time, for several learning-rate profiles."""
     figure, (left, right) = new_figure(7.0, 3.7, ncols=2, sharey=True)
     left.set(xlabel="time $t$", ylabel="risk (nats per token)", title="Against time")
     right.set(xlabel=r"rescaled time $\tau$", title="Against rescaled time")
@@ -57,16 +50,7 @@ def profile_runs(runs: Sequence[Mapping]) -> Figure:
 
 @drawing
 def derivative_bounds(g: np.ndarray, panels: Sequence[Mapping]) -> Figure:
-    """Bounds on derivatives of the feature map beside attained values, against the score bound.
-
-    Parameters
-    ----------
-    g : array, shape (n,)
-        Score bounds of the curves.
-    panels : sequence of mappings
-        Each with ``title``, ``curves`` (sequence of (values, label, role)) and ``points``
-        (sequence of (g, values, label, role, marker)).
-    """
+    """Bounds on derivatives of the feature map beside attained values, against the score bound."""
     figure, axes = new_figure(7.0, 3.9, ncols=len(panels))
     for ax, panel in zip(axes, panels, strict=True):
         ax.set(xscale="log", yscale="log", title=panel["title"])
@@ -97,21 +81,7 @@ def curvature_shares(
     bound: float,
     attained: Mapping,
 ) -> Figure:
-    """Second derivatives of heads, and the direction in which each is largest.
-
-    Parameters
-    ----------
-    g : float
-        Score bound, for the title.
-    share, value : array, shape (n,)
-        Part of the direction that lies in (W_Q, W_K), and the second derivative along it.
-    form : (x, y)
-        Bound for a direction with share x.
-    bound : float
-        The bound H over all directions; values are shown relative to it.
-    attained : mapping
-        ``share`` and ``value`` of the largest second derivative that was found.
-    """
+    """Second derivatives of heads, and the direction in which each is largest."""
     figure, axes = new_figure(7.0, 3.9)
     axes.set(
         xlabel=r"part of the direction that moves $(W_Q, W_K)$",

@@ -96,28 +96,7 @@ def curves(
     ylim: tuple[float, float] | None = None,
     size: tuple[float, float] = (7.0, 3.6),
 ) -> Figure:
-    """Lines over one axis.
-
-    Parameters
-    ----------
-    series : sequence of mappings
-        Each with ``x``, ``y``, ``label``; optionally ``role`` (a key of ``ROLES``), a band
-        ``low``, ``high``, and ``line`` (extra keywords).
-    xlabel, ylabel : str
-        With units where there are any.
-    title : str
-        Above the figure.
-    xscale, yscale : str
-        ``"linear"`` or ``"log"``.
-    direct : bool
-        Name the lines at their ends; otherwise in a legend.
-    hline : float, optional
-        A thin reference line at this height.
-    ylim : (float, float), optional
-        Range of the vertical axis.
-    size : (float, float)
-        Of the figure in inches.
-    """
+    """Lines over one axis."""
     figure, axes = new_figure(*size)
     axes.set(xlabel=xlabel, ylabel=ylabel, title=title, xscale=xscale, yscale=yscale)
     if ylim:
@@ -139,21 +118,7 @@ def rates(
     base: int = 2,
     size: tuple[float, float] = (7.0, 4.0),
 ) -> Figure:
-    """Log-log lines with slope triangles: how fast something falls.
-
-    Parameters
-    ----------
-    series : sequence of mappings
-        As for :func:`curves`.
-    xlabel, ylabel, title : str
-        Labels of the axes, and above the figure.
-    slopes : sequence of (x, y, text)
-        One triangle for each, drawn below the points (x, y).
-    base : int
-        Of the horizontal axis: 2 for doublings.
-    size : (float, float)
-        Of the figure in inches.
-    """
+    """Log-log lines with slope triangles: how fast something falls."""
     figure, axes = new_figure(*size)
     axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
     axes.set_xscale("log", base=base)
@@ -174,19 +139,7 @@ def attention_maps(
     titles: Sequence[str] = (),
     width: float | None = None,
 ) -> Figure:
-    """Attention matrices side by side, with the weight written in each visible cell.
-
-    Parameters
-    ----------
-    A : array, shape (n, T, T)
-        Row t: where position t looks.
-    tokens : sequence of str, optional
-        Names of the positions.
-    titles : sequence of str, optional
-        One for each matrix.
-    width : float, optional
-        Of the figure in inches.
-    """
+    """Attention matrices side by side, with the weight written in each visible cell."""
     A = np.asarray(A)
     n, T, _ = A.shape
     tokens = [str(t + 1) for t in range(T)] if tokens is None else list(tokens)

@@ -84,21 +84,6 @@ def angle_histograms(
     """Shares of the tokens in bins of the angle, as bars around the circle; energies beside them.
 
     The longest bar of each panel has the same length; its share stands in the middle.
-
-    Parameters
-    ----------
-    rows : sequence of mappings
-        Each with ``degrees`` (n,), optionally ``weights`` (n,), and ``title``; optionally its own
-        ``landscape`` (an empty one for no shading).
-    landscape : mapping
-        ``degrees``, ``v`` and ``dead`` on a grid of angles.
-    bins : int
-        Number of bins of the circle.
-    energies : sequence of mappings
-        Each with ``t``, ``y``, ``label`` and ``role``: one more panel, two columns wide, after
-        four rings; time is drawn as 1 + t.
-    size : (width, height), optional
-        Of the figure in inches.
     """
     n = len(rows)
     columns = min(n, 3)
@@ -139,16 +124,6 @@ def angle_paths(
     """Angles of tokens against time on a logarithmic axis, over the landscape.
 
     A path that crosses ±180 degrees goes on at the other end of the axis.
-
-    Parameters
-    ----------
-    items : sequence of mappings
-        Each with ``t`` (n_t,), ``degrees`` (n_t, n) in [-180, 180], ``title`` and optionally
-        ``landscape``. Time is drawn as 1 + t.
-    shown : int
-        About how many paths are drawn in each panel, every so many-th particle.
-    size : (width, height), optional
-        Of the figure in inches.
     """
     columns = len(items) if len(items) < 4 else -(-len(items) // 2)
     lines = -(-len(items) // columns)
@@ -180,18 +155,7 @@ def angle_paths(
 def energy_and_ring(
     states: Sequence[Mapping], series: Sequence[Mapping], landscape: Mapping
 ) -> Figure:
-    """States on the ring, one for each direction of the flow, and their energies over time.
-
-    Parameters
-    ----------
-    states : sequence of mappings
-        Each with ``degrees`` (n,), ``weights`` (n,), ``title`` and ``role``; the area of a dot is
-        its weight.
-    series : sequence of mappings
-        Each with ``t``, ``y``, ``label`` and ``role``; time is drawn as 1 + t.
-    landscape : mapping
-        As for :func:`angle_histograms`.
-    """
+    """States on the ring, one for each direction of the flow, and their energies over time."""
     n = len(states)
     figure, grid = new_figure(8.2, 3.1, ncols=n + 1, width_ratios=(*[1] * n, 1.25))
     degrees, v = np.radians(landscape["degrees"]), np.asarray(landscape["v"])
@@ -234,22 +198,7 @@ def planar_orbits(
     xlabel: str,
     titles: tuple[str, str],
 ) -> Figure:
-    """Left: rates against a parameter, with the range of the wrong sign. Right: closed orbits.
-
-    Parameters
-    ----------
-    curves : sequence of mappings
-        Each with ``x``, ``y``, ``label`` and ``role``.
-    orbits : sequence of mappings
-        Each with ``x``, ``y`` (angles in degrees), ``label`` and ``role``; optionally ``line``
-        (extra keywords).
-    rest : (float, float)
-        The rest state, marked by a cross.
-    xlabel : str
-        Of the left panel.
-    titles : (str, str)
-        Of the two panels.
-    """
+    """Left: rates against a parameter, with the range of the wrong sign. Right: closed orbits."""
     figure, (left, right) = new_figure(8.0, 3.7, ncols=2)
     for item in curves:
         style = {**ROLES[item["role"]].line, "marker": ""}

@@ -71,19 +71,7 @@ class Contents:
 
 # ------------------------------------------------------------------------------- reading artists
 def record(artist: Artist, name: str = "", **columns: ArrayLike | None) -> None:
-    """Say what an artist shows where that cannot be read from it.
-
-    Parameters
-    ----------
-    artist : matplotlib artist
-        What was drawn.
-    name : str
-        Of the series; otherwise its ``gid`` or its label.
-    **columns : array
-        Arrays of one size, numbers or words. If the artist shows as many points, they come beside
-        the columns that are read from it or replace them (``None`` removes one); otherwise
-        they are all.
-    """
+    """Say what an artist shows where that cannot be read from it."""
     vars(artist)["mfbook_record"] = (name, columns)
 
 
@@ -283,13 +271,7 @@ def _written(value) -> str:
 
 
 def share(sizes: Sequence[int], limit: int) -> int:
-    """The largest number c such that no more than ``limit`` remain if at most c of each do.
-
-    Examples
-    --------
-    >>> share([10, 100, 100], 110), share([10, 20], 100)
-    (50, 20)
-    """
+    """The largest number c such that no more than ``limit`` remain if at most c of each do."""
     left, largest = limit, max(sizes, default=0)
     for done, size in enumerate(sorted(sizes)):
         each = left // (len(sizes) - done)

@@ -16,14 +16,7 @@ __all__ = ["phase_space", "predictors", "support_values"]
 
 @drawing
 def support_values(panels: Sequence[Mapping]) -> Figure:
-    """First variation of the heads in use beside that of the best alternative head.
-
-    Parameters
-    ----------
-    panels : sequence of mappings
-        Each with ``title`` and ``states``, a sequence of mappings with ``label``, ``values`` and
-        ``weights`` of the heads, and ``best``, the least value found.
-    """
+    """First variation of the heads in use beside that of the best alternative head."""
     figure, grid = new_figure(8.2, 3.5, ncols=len(panels), squeeze=False)
     dots, bar = ROLES["found"], ROLES["second"]
     for axes, panel in zip(grid[0], panels, strict=True):
@@ -59,21 +52,7 @@ def phase_space(
     times: np.ndarray,
     least: float,
 ) -> Figure:
-    """Positions and momenta along one direction, many particles and few, and the risk beside.
-
-    Parameters
-    ----------
-    limit, few : array, shape (n_t, n, 2)
-        Position and momentum of the particles of the reference and of a small layer.
-    risk : sequence of mappings
-        Lines of the risk over all times, as for ``curves``.
-    at : int
-        The time that is shown.
-    times : array, shape (n_t,)
-        Of the states.
-    least : float
-        The least possible risk.
-    """
+    """Positions and momenta along one direction, many particles and few, and the risk beside."""
     figure, (left, right) = new_figure(7.6, 3.7, ncols=2, width_ratios=(1.15, 1))
     for cloud, role, size, alpha in ((limit, "found", 2, 0.35), (few, "second", 4.5, 0.9)):
         left.plot(
@@ -102,15 +81,7 @@ def phase_space(
 
 @drawing
 def predictors(panels: Sequence[Mapping], *, ylabel: str) -> Figure:
-    """Scatter plots of one outcome against several predictors, a panel for each.
-
-    Parameters
-    ----------
-    panels : sequence of mappings
-        Each with ``title``, ``xlabel``, ``x``, ``y`` and optionally ``xscale``.
-    ylabel : str
-        Of the outcome, on a logarithmic axis.
-    """
+    """Scatter plots of one outcome against several predictors, a panel for each."""
     figure, grid = new_figure(8.6, 3.5, ncols=len(panels), sharey=True, squeeze=False)
     for axes, panel in zip(grid[0], panels, strict=True):
         line = {**ROLES["found"].line, "markersize": 4, "alpha": 0.7}

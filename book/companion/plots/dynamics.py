@@ -20,19 +20,7 @@ __all__ = ["bound_cloud", "grid_map", "panels", "particles"]
 def particles(
     path: np.ndarray, at: int, times: np.ndarray, risk: np.ndarray, *, limit: float
 ) -> Figure:
-    """Heads in two principal coordinates with the way they came, and the risk beside.
-
-    Parameters
-    ----------
-    path : array, shape (n_t, n, 2)
-        Coordinates of the heads at all times.
-    at : int
-        The time that is shown.
-    times, risk : array, shape (n_t,)
-        Of the states.
-    limit : float
-        The least possible risk, drawn as a line.
-    """
+    """Heads in two principal coordinates with the way they came, and the risk beside."""
     figure, (left, right) = new_figure(7.4, 3.6, ncols=2, width_ratios=(1.15, 1))
     start, now = path[0], path[at]
     grey = ROLES["reference"].colour
@@ -66,23 +54,7 @@ def panels(
     base: int | None = 2,
     legend: bool = True,
 ) -> Figure:
-    """Several charts side by side with one legend below.
-
-    Parameters
-    ----------
-    items : sequence of mappings
-        Each with ``title``, ``xlabel``, ``ylabel`` and ``series`` (as for :func:`curves`);
-        optionally ``xscale``, ``yscale`` (default ``"log"``), ``ylim``, ``slopes`` (a sequence of
-        (x, y, text) for slope triangles) and ``lines`` (a sequence of (height, role)).
-    size : (width, height)
-        In inches.
-    sharey : bool
-        Whether the panels have one vertical axis.
-    base : int, optional
-        Of logarithmic horizontal axes.
-    legend : bool
-        Name the lines of all panels below them.
-    """
+    """Several charts side by side with one legend below."""
     figure, grid = new_figure(*size, ncols=len(items), sharey=sharey, squeeze=False)
     names: dict = {}
     for axes, item in zip(grid[0], items, strict=True):
@@ -123,19 +95,7 @@ def grid_map(
     title: str = "",
     frame: np.ndarray | None = None,
 ) -> Figure:
-    """A table of positive numbers as colours, with the numbers written in the cells.
-
-    Parameters
-    ----------
-    values : array, shape (n, m)
-        Row 0 is drawn at the bottom.
-    rows, columns : sequence of str
-        Labels of the rows and columns.
-    xlabel, ylabel, label, title : str
-        Labels of the axes and of the colour bar, and above the figure.
-    frame : array of bool, shape (n, m), optional
-        Cells to mark with a frame.
-    """
+    """A table of positive numbers as colours, with the numbers written in the cells."""
     values = np.asarray(values)
     figure, axes = new_figure(7.4, 4.3)
     image = axes.imshow(
@@ -170,19 +130,7 @@ def grid_map(
 def bound_cloud(
     groups: Sequence[Mapping], *, line: tuple, xlabel: str, ylabel: str, title: str = ""
 ) -> Figure:
-    """Measured errors against a bound, on logarithmic axes: dots below the line are covered.
-
-    Parameters
-    ----------
-    groups : sequence of mappings
-        Each with ``x``, ``y``, ``label``, ``marker`` and ``role``.
-    line : (x, y, text)
-        The bound.
-    xlabel, ylabel : str
-        Labels of the axes.
-    title : str
-        Above the figure.
-    """
+    """Measured errors against a bound, on logarithmic axes: dots below the line are covered."""
     figure, axes = new_figure(7.0, 4.0)
     axes.set(xlabel=xlabel, ylabel=ylabel, title=title, xscale="log", yscale="log")
     for group in groups:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import html
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,23 +18,7 @@ HINT = "Interactive on the rendered page."
 
 @dataclass(frozen=True)
 class Explorable:
-    """A picture in the place of a live figure; shows itself as a self-contained HTML figure.
-
-    Attributes
-    ----------
-    name : str
-        The script of the live figure.
-    figure : Picture
-        What is shown where no script runs.
-    says, caption : str
-        The alternative text of the picture, and what stands below the figure.
-    parameters : str
-        JSON for the script.
-
-    Examples
-    --------
-    See :func:`explorable`.
-    """
+    """A picture in the place of a live figure; shows itself as a self-contained HTML figure."""
 
     name: str
     figure: Picture
@@ -79,54 +62,11 @@ def explorable(
 
     The rendered page runs ``book/_static/explore/<name>.js`` and puts the live figure in the place
     of the picture. A notebook, the PDF and a page without scripts show the picture.
-
-    Parameters
-    ----------
-    name : str
-        Of the script, in small letters, digits and hyphens.
-    figure : Picture
-        The live figure as it begins, or what it is about, drawn in the cell.
-    says : str
-        What is seen in the picture, for those who do not see it.
-    caption : str
-        Readable without the text around it, true of the picture and of the live figure.
-    parameters : mapping, optional
-        What the script is given: anything that JSON can hold. Default nothing.
-
-    Returns
-    -------
-    Explorable
-        What a notebook shows.
-
-    Raises
-    ------
-    TypeError
-        If ``figure`` is not a picture, or ``parameters`` is not a mapping or holds what JSON
-        cannot.
-    ValueError
-        If ``name`` has other characters, a text is empty, or a parameter is not finite.
-
-    Examples
-    --------
-    >>> from companion.plots import curves
-    >>> line = curves([{"x": [0, 1], "y": [1, 0], "label": "risk"}], xlabel="time", ylabel="nats")
-    >>> figure = explorable("one-head", line, says="A line that falls.", caption="A risk.",
-    ...                     parameters={"start": [1, 0.5]})
-    >>> figure, figure.data == line.data
-    (Explorable(one-head), True)
-    >>> figure.parameters
-    '{"start": [1, 0.5]}'
     """
-    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", str(name)):
-        raise ValueError(f"name: expected small letters, digits and hyphens, got {name!r}")
-    if not isinstance(figure, Picture):
-        raise TypeError(f"figure: expected a Picture, got {type(figure).__name__}")
     for argument, text in (("says", says), ("caption", caption)):
         if not str(text).strip():
             raise ValueError(f"{argument}: expected a sentence, got an empty text")
     parameters = {} if parameters is None else parameters
-    if not isinstance(parameters, Mapping):
-        raise TypeError(f"parameters: expected a mapping, got {type(parameters).__name__}")
     try:
         stored = json.dumps(dict(parameters), ensure_ascii=False, allow_nan=False)
     except TypeError as error:

@@ -31,18 +31,7 @@ def on_degrees(axes, **labels) -> None:
 
 @drawing
 def landscapes(circle: Mapping, sphere: Mapping) -> Figure:
-    """A potential on the circle by its sign regions, and one on the sphere as a map.
-
-    Parameters
-    ----------
-    circle : mapping
-        ``angle``, ``v`` (a fine grid), ``edges`` (angles between regions), ``tops`` (angle and
-        value of the best point of each region, (2, R)), ``best`` (angle and value, (2, m)). Angles
-        are radians.
-    sphere : mapping
-        ``grid`` (longitude and latitude of a grid, (2, n, m)), ``v`` (n, m), ``walls`` (a sequence
-        of great circles as longitudes and latitudes, (2, k)), ``best`` ((2, m)).
-    """
+    """A potential on the circle by its sign regions, and one on the sphere as a map."""
     figure, _ = new_figure(8.2, 3.5)
     figure.clear()
     grid = figure.add_gridspec(1, 2, width_ratios=(1, 1.25))
@@ -95,21 +84,7 @@ def circle_minimiser(
     ylim: tuple[float, float] | None = None,
     also: tuple | None = None,
 ) -> Figure:
-    """First variation of a measure above its mean, and the measure itself.
-
-    Parameters
-    ----------
-    angle, f : array, shape (n,)
-        A fine grid of angles (radians) and the first variation minus its mean there.
-    atoms, masses : array, shape (m,)
-        Angles of the atoms, and their masses.
-    title : str
-        Above the figure.
-    ylim : (low, high), optional
-        Range of f.
-    also : (atoms, masses, label, f, name), optional
-        A second measure drawn in the lower panel, and its first variation in the upper.
-    """
+    """First variation of a measure above its mean, and the measure itself."""
     figure, (top, bottom) = new_figure(7.2, 4.2, nrows=2, sharex=True, height_ratios=(1.5, 1))
     order = np.argsort(degrees(angle))
     x, blue, orange = degrees(angle)[order], ROLES["measured"].colour, ROLES["bound"].colour
@@ -138,14 +113,7 @@ def circle_minimiser(
 
 @drawing
 def splitting(items: Sequence[Mapping]) -> Figure:
-    r"""Atoms of the minimiser against the inverse temperature; a dot's area is the mass.
-
-    Parameters
-    ----------
-    items : sequence of mappings
-        Each with ``title``, ``beta`` (n,), ``angle`` and ``mass`` (n lists), optionally ``lines``
-        (a sequence of (beta, angle) curves, drawn dashed). Angles are radians.
-    """
+    """Atoms of the minimiser against the inverse temperature; a dot's area is the mass."""
     figure, axes = new_figure(8.0, 3.6, ncols=len(items), sharey=True, squeeze=False)
     for ax, item in zip(axes[0], items, strict=True):
         for beta, angle, mass in zip(item["beta"], item["angle"], item["mass"], strict=True):
@@ -165,15 +133,7 @@ def splitting(items: Sequence[Mapping]) -> Figure:
 
 @drawing
 def gap_cloud(groups: Sequence[Mapping], *, limits: tuple[float, float]) -> Figure:
-    """Excess energies against certified gaps, on logarithmic axes: no point is above the line.
-
-    Parameters
-    ----------
-    groups : sequence of mappings
-        Each with ``gap``, ``excess``, ``label``, ``marker`` and ``role``.
-    limits : (low, high)
-        Range of both axes.
-    """
+    """Excess energies against certified gaps, on logarithmic axes: no point is above the line."""
     figure, axes = new_figure(6.0, 4.4)
     for group in groups:
         axes.plot(

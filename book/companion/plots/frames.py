@@ -118,37 +118,8 @@ def frames(
     keys) and with a screen reader. Below it a fold holds all pictures. In a stored notebook that
     JupyterLab does not trust the slider rests: one picture is shown, with a line that says so.
     :func:`try_it` draws on demand, where a kernel runs.
-
-    Parameters
-    ----------
-    draw : callable
-        Takes one value, returns a :class:`Picture`.
-    values : sequence
-        At least two values, one for each position of the slider.
-    name : str
-        What the slider changes, for example ``"number of heads"``.
-    label, alt : callable
-        Take a value; return what stands beside the slider, and the alternative text.
-    caption : str
-        Readable without the text around it.
-    start : int
-        Index of the value shown first.
-
-    Returns
-    -------
-    Frames
-        What a notebook shows.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two values or ``start`` is not an index of one.
     """
     values = list(values)
-    if len(values) < 2:
-        raise ValueError(f"values: expected at least two, got {len(values)}")
-    if not 0 <= start < len(values):
-        raise ValueError(f"start: expected an index in 0..{len(values) - 1}, got {start}")
     return Frames(
         tuple(draw(value) for value in values),
         tuple(label(value) for value in values),

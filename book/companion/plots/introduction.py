@@ -28,32 +28,7 @@ def heads_at_work(
     limit: float,
     right: int = 0,
 ) -> Figure:
-    """Heads as points that move, what they predict together, and the risk.
-
-    Parameters
-    ----------
-    path : array, shape (n_t, M, 2)
-        What each head does at each time: a share of its attention, and what it adds to the logit
-        of the right answer.
-    at : int
-        The time that is shown.
-    times : array, shape (n_t,)
-        Of the states.
-    law : array, shape (n_words,)
-        The prediction at the time shown.
-    words : sequence of str
-        Names of the bars.
-    risk : array, shape (n_t,)
-        Of the states.
-    names : (str, str)
-        Labels of the two axes of the upper panel.
-    sentence : str
-        What the prediction continues.
-    limit : float
-        The least possible risk.
-    right : int
-        Which of the bars is the right word. Default the first.
-    """
+    """Heads as points that move, what they predict together, and the risk."""
     figure, whole = new_figure(6.0, 6.0)
     whole.remove()
     axes = figure.subplot_mosaic([["heads", "heads"], ["law", "risk"]], height_ratios=(1.5, 1))
@@ -114,21 +89,7 @@ def two_starts(
     xlabel: str,
     ylabel: str,
 ) -> Figure:
-    """Where flows from two starts end, against one parameter, over named regimes.
-
-    Parameters
-    ----------
-    series : sequence of mappings
-        Each with ``x``, ``y``, ``label`` and ``role``.
-    borders : sequence of (float, str)
-        Increasing borders between the regimes, and their names.
-    names : sequence of str
-        Of the regimes, from left to right; one more than borders.
-    xlim : (low, high)
-        Range of the horizontal axis.
-    xlabel, ylabel : str
-        Labels of the axes.
-    """
+    """Where flows from two starts end, against one parameter, over named regimes."""
     figure, axes = new_figure(6.4, 3.9)
     edges = [xlim[0], *(border for border, _ in borders), xlim[1]]
     top = 1.3 * max(np.max(item["y"]) for item in series)

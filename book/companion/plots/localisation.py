@@ -29,23 +29,7 @@ def atoms_on_circle(
     title: str = "",
     ylim: tuple[float, float] = (5e-4, 1.5),
 ) -> Figure:
-    """Masses of atomic measures over the angle, below the landscape that holds them.
-
-    Parameters
-    ----------
-    angle, landscape : array, shape (n,)
-        Degrees, increasing, and the values of the potential.
-    groups : sequence of mappings
-        Measures, each with ``angle`` (degrees), ``mass``, ``label`` and ``role``.
-    dead : array of bool, shape (n,), optional
-        Angles at which no unit is active.
-    kinks : sequence of float
-        Angles, drawn as vertical lines.
-    ylabel, title : str
-        Of the landscape, and above the figure.
-    ylim : (float, float)
-        Range of the masses, whose axis is logarithmic.
-    """
+    """Masses of atomic measures over the angle, below the landscape that holds them."""
     figure, (top, low) = new_figure(7.4, 4.4, nrows=2, sharex=True, height_ratios=(1, 1.3))
     top.plot(angle, landscape, color=INK, linewidth=1.6, gid="potential")
     top.set(ylabel=ylabel, title=title)

@@ -25,23 +25,7 @@ def imbalance(
     xlim: tuple[float, float] = (0.0, 2.0),
     ylim: tuple[float, float] = (1e-10, 1.0),
 ) -> Figure:
-    r"""Sizes of the value matrices along several flows, one of them marked, and its gap beside.
-
-    Parameters
-    ----------
-    paths : sequence of array, shape (n_t, 2)
-        Norms of W_V and of W_O of each flow.
-    at : int
-        The flow that is shown in colour.
-    tau, gap : sequence of array, shape (n_t,)
-        Times and gap of each flow.
-    labels : sequence of str
-        Name of each flow.
-    envelope : (array, str), optional
-        A bound on the gap of the marked flow, and its name.
-    xlim, ylim : (low, high)
-        Range of the norms, and of the gap.
-    """
+    """Sizes of the value matrices along several flows, one of them marked, and its gap beside."""
     figure, (left, right) = new_figure(7.6, 3.6, ncols=2, width_ratios=(1, 1.15))
     grey = ROLES["reference"].colour
     # in grey all flows, of which the marked one is drawn again

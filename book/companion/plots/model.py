@@ -54,25 +54,7 @@ def prediction_map(
     loss: float,
     target: str,
 ) -> Figure:
-    """One prediction from the tokens to the loss, with every number of it.
-
-    Parameters
-    ----------
-    tokens : sequence of str
-        The T tokens read.
-    words : sequence of str
-        The V words of the vocabulary.
-    attention : array, shape (M, T)
-        What each head attends to at the position that predicts.
-    logits : array, shape (M, V)
-        What each head writes there.
-    mean, law : array, shape (V,)
-        Mean-field logits and predicted law.
-    loss : float
-        In nats.
-    target : str
-        The word that follows.
-    """
+    """One prediction from the tokens to the loss, with every number of it."""
     M, T, V = len(logits), len(tokens), len(words)
     figure, grid = new_figure(
         7.6, 1.5 + 0.42 * (M + 2), nrows=3, ncols=2, width_ratios=(T, V), height_ratios=(M, 1, 1)
@@ -110,19 +92,7 @@ def prediction_map(
 def head_view(
     lags: np.ndarray, score: np.ndarray, seen: np.ndarray, A: np.ndarray, *, tokens: Sequence[str]
 ) -> Figure:
-    """A head that looks back by a fixed lag: its score against the lag, and its attention.
-
-    Parameters
-    ----------
-    lags, score : array, shape (n,)
-        The curve of the score against how many tokens a key lies back.
-    seen : array, shape (m, 2)
-        Lag and score of the pairs of tokens; negative lags lie in the future and are masked.
-    A : array, shape (T, T)
-        Attention weights of one sequence.
-    tokens : sequence of str
-        Its words.
-    """
+    """A head that looks back by a fixed lag: its score against the lag, and its attention."""
     figure, (left, right) = new_figure(7.0, 3.3, ncols=2, width_ratios=(1.25, 1))
     left.plot(lags, score, **{**ROLES["reference"].line, "linestyle": "-"}, gid="score")
     past, grey = seen[:, 0] >= 0, ROLES["reference"].colour
@@ -161,17 +131,7 @@ def sensitivity(
     paper: float,
     sharp: float,
 ) -> Figure:
-    """Largest eigenvalue of the softmax Jacobian against the entropy of the prediction.
-
-    Parameters
-    ----------
-    entropy, largest : array, shape (n,)
-        Entropy in nats and largest eigenvalue of sampled predictions.
-    envelope : sequence of (entropy, largest, label, (x, y))
-        Curves of special predictions; each label stands at (x, y).
-    paper, sharp : float
-        The two bounds.
-    """
+    """Largest eigenvalue of the softmax Jacobian against the entropy of the prediction."""
     figure, axes = new_figure(7.0, 3.9)
     axes.plot(
         entropy, largest, **{**ROLES["found"].line, "markersize": 2.2, "alpha": 0.4},
@@ -197,15 +157,7 @@ def sensitivity(
 
 @drawing
 def two_paths(s: np.ndarray, along_mixture: np.ndarray, along_displacement: np.ndarray) -> Figure:
-    """Risk along a mixture and along a displacement between the same two measures.
-
-    Parameters
-    ----------
-    s : array, shape (n,)
-        From 0 to 1.
-    along_mixture, along_displacement : array, shape (n,)
-        Risks in nats per token, equal at both ends.
-    """
+    """Risk along a mixture and along a displacement between the same two measures."""
     figure, axes = new_figure(7.0, 3.6)
     chord = np.interp(s, [0, 1], along_mixture[[0, -1]])
     named = (
@@ -228,17 +180,7 @@ def two_paths(s: np.ndarray, along_mixture: np.ndarray, along_displacement: np.n
 
 @drawing
 def hessian_blocks(H: np.ndarray, sizes: Sequence[int], names: Sequence[str]) -> Figure:
-    """A Hessian with its parameter blocks marked; cells that are exactly zero are grey.
-
-    Parameters
-    ----------
-    H : array, shape (D, D)
-        Hessian in the parameters of one head.
-    sizes : sequence of int
-        Sizes of the blocks, with sum D.
-    names : sequence of str
-        Of the blocks.
-    """
+    """A Hessian with its parameter blocks marked; cells that are exactly zero are grey."""
     figure, axes = new_figure(4.9, 4.2)
     reach = np.abs(H).max()
     norm = SymLogNorm(reach / 100, vmin=-reach, vmax=reach)

@@ -29,31 +29,7 @@ def network_view(
     scale: float | None = None,
     titles: tuple[str, str] = ("", ""),
 ) -> Figure:
-    """What a network answers beside the cloud of its neurons.
-
-    Parameters
-    ----------
-    x : array, shape (n,)
-        Where the answers are drawn.
-    answers : array, shape (m, n)
-        One row for each neuron; the network is their mean.
-    data : (array, array)
-        Inputs and targets.
-    atoms : array, shape (m, 3)
-        Neurons (a, w, b): a dot at (w, b) with the colour of a.
-    weights : array, shape (m,), optional
-        Of the mean; default equal. The area of a dot is proportional to its weight.
-    path : array, shape (n_t, m, 3), optional
-        The way the neurons came, drawn as thin lines.
-    limits : ((w0, w1), (b0, b1)), optional
-        Of the cloud's axes.
-    ylim : (float, float), optional
-        Of the answers. Default: three times the range of the targets.
-    scale : float, optional
-        Size of a at the ends of the colour bar.
-    titles : (str, str)
-        Of the two panels.
-    """
+    """What a network answers beside the cloud of its neurons."""
     atoms = np.asarray(atoms)
     weights = np.full(len(atoms), 1 / len(atoms)) if weights is None else np.asarray(weights)
     figure, (left, right) = new_figure(7.6, 3.5, ncols=2, width_ratios=(1.15, 1))
@@ -104,17 +80,7 @@ def two_ways(
     limits: tuple[tuple[float, float], tuple[float, float]],
     size: float = 1000,
 ) -> Figure:
-    """Mixture above, displacement below, at several times: mass that fades or mass that moves.
-
-    Parameters
-    ----------
-    states : sequence of mappings
-        Each with ``s``, ``mixture`` and ``displacement``: pairs of atoms (n, 2) and weights (n,).
-    limits : ((x0, x1), (y0, y1))
-        Ranges of the two axes.
-    size : float
-        Area of the dot of a unit mass.
-    """
+    """Mixture above, displacement below, at several times: mass that fades or mass that moves."""
     figure, grid = new_figure(7.6, 2.2, nrows=2, ncols=len(states))
     rows = (("mixture", "measured"), ("displacement", "second"))
     for column, state in enumerate(states):
@@ -137,19 +103,7 @@ def two_interpolations(
     limits: tuple[float, float],
     size: float = 4000,
 ) -> Figure:
-    """One moment of the two ways side by side, with the lines along which the plan moves mass.
-
-    Parameters
-    ----------
-    state : mapping
-        As in :func:`two_ways`.
-    ends : (array, array), shape (k, 2)
-        Where each pair of the plan starts and ends.
-    pairs : array, shape (k,)
-        The mass of each pair.
-    limits, size
-        As in :func:`two_ways`.
-    """
+    """One moment of the two ways side by side, with the lines along which the plan moves mass."""
     figure, grid = new_figure(7.6, 2.6, ncols=2)
     start, end = ends
     share = 0.15 + 0.35 * np.asarray(pairs) / np.max(pairs)

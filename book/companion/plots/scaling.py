@@ -37,20 +37,7 @@ def count_panels(
     rows: Sequence[str],
     log: Sequence[bool],
 ) -> Figure:
-    """Numbers of clusters against the square root of beta, hollow where a run has not stopped.
-
-    Parameters
-    ----------
-    panels : nested sequence of mappings
-        Rows of panels, each a sequence of lines with ``x``, ``y``, ``settled`` (bool), arrays of
-        shape (n,), ``label``, ``role``, and optionally ``marker`` and ``dash``.
-    titles : sequence of str
-        Of the columns.
-    rows : sequence of str
-        Names of the rows.
-    log : sequence of bool
-        Columns with a logarithmic vertical axis.
-    """
+    """Numbers of clusters against the square root of beta, hollow where a run has not stopped."""
     figure, grid = new_figure(
         8.2, 2.5 * len(panels) + 0.5, nrows=len(panels), ncols=len(titles), squeeze=False
     )
@@ -92,15 +79,7 @@ def count_panels(
 
 @drawing
 def mass_panels(panels: Sequence[Mapping]) -> Figure:
-    """Masses of clusters against bounds, a line through the heaviest, three panels in a row.
-
-    Parameters
-    ----------
-    panels : sequence of mappings
-        Each with ``title``, ``xlabel``, ``xscale``, ``masses`` (units to (x, mass, settled), arrays
-        of shape (n,); hollow where a run has not stopped) and ``bounds`` (sequence of
-        (x, bound, role, label)).
-    """
+    """Masses of clusters against bounds, a line through the heaviest, three panels in a row."""
     columns = min(len(panels), 3)
     lines = -(-len(panels) // columns)
     figure, grid = new_figure(

@@ -118,20 +118,7 @@ def sphere_histograms(
     kinks: ArrayLike = (),
     towards: ArrayLike = (1, -1, 0.6),
 ) -> Figure:
-    """Histograms of clouds in spherical angles over cells of equal area, and the spheres below.
-
-    Parameters
-    ----------
-    states : sequence of mappings
-        Each with ``points`` (n, 3), ``weights`` (n,), ``title``, and optionally a ``landscape``
-        and ``kinks`` of its own.
-    landscape : callable, optional
-        Potential at points (m, 3), shape (m,), for the shading; one colour scale for all.
-    kinks : array, shape (J, 3)
-        Normals of great circles to draw.
-    towards : array_like, shape (3,)
-        Direction of the eye.
-    """
+    """Histograms of clouds in spherical angles over cells of equal area, and the spheres below."""
     n = len(states)
     figure, grid = new_figure(2.9 * n, 5.0, nrows=2, ncols=n, height_ratios=(1, 1.25))
     camera = _Camera(towards)

@@ -28,19 +28,7 @@ def regimes(
     xlabel: str,
     ylabel: str,
 ) -> Figure:
-    """Predicted rates as lines, measured ones as dots, over shaded and named regimes.
-
-    Parameters
-    ----------
-    lines, dots : sequence of mappings
-        Each with ``x``, ``y``, ``label`` and ``role``.
-    borders : sequence of float
-        Increasing; the regimes lie between them and the ends of the axis.
-    names : sequence of str
-        One for each regime, from left to right.
-    xlabel, ylabel : str
-        Labels of the axes.
-    """
+    """Predicted rates as lines, measured ones as dots, over shaded and named regimes."""
     figure, axes = new_figure(7.4, 4.0)
     axes.set(xlabel=xlabel, ylabel=ylabel)
     for item in lines:
@@ -82,25 +70,7 @@ def phase_diagram(
     xlabel: str,
     ylabel: str,
 ) -> Figure:
-    """Predicted regimes as shaded regions, simulated verdicts as markers.
-
-    Parameters
-    ----------
-    x : array, shape (n,)
-        Values along the axes.
-    y : array, shape (m,)
-        Values along the vertical axis.
-    regime : array of int, shape (m, n)
-        Index into ``names``, predicted on the grid.
-    borders : sequence of mappings
-        Curves between regions, with ``x``, ``y``, ``label`` and ``role``.
-    dots : sequence of mappings
-        Simulated points, with ``x``, ``y``, ``label`` and ``marker``, one for each verdict.
-    names : sequence of str
-        Regimes, from the most stable on.
-    xlabel, ylabel : str
-        Labels of the axes.
-    """
+    """Predicted regimes as shaded regions, simulated verdicts as markers."""
     figure, axes = new_figure(7.4, 4.3)
     axes.set(xlabel=xlabel, ylabel=ylabel, xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
     axes.grid(False)
@@ -141,23 +111,7 @@ def cloud(
     ylabel: str,
     title: str = "",
 ) -> Figure:
-    """Heads moving near a stationary point, and how the parts of their spread grow or decay.
-
-    Parameters
-    ----------
-    path : array, shape (n_t, n, 2)
-        Coordinates of n heads.
-    times : array, shape (n_t,)
-        Of the states.
-    sizes : sequence of mappings
-        Lines of the right panel, with ``y``, ``label`` and ``role``; its axis is logarithmic.
-    limit : float
-        Half the width of the left panel; heads beyond it have left.
-    xlabel, ylabel : str
-        Labels of the axes.
-    title : str
-        Above the figure.
-    """
+    """Heads moving near a stationary point, and how the parts of their spread grow or decay."""
     figure, (left, right) = new_figure(7.6, 3.7, ncols=2, width_ratios=(1, 1.1))
     grey = ROLES["reference"].colour
     left.plot(*path.transpose(2, 0, 1), color=grey, alpha=0.5, linewidth=0.8, gid="way")
@@ -185,17 +139,7 @@ def verdicts(
     *,
     shades: Mapping[str, int],
 ) -> Figure:
-    """A table of short verdicts on coloured cells; the words say what the colours say.
-
-    Parameters
-    ----------
-    rows, columns : sequence of str
-        Names of the rows and columns.
-    cells : sequence of sequences of str
-        The words of each cell.
-    shades : mapping of str to int
-        For the first word of a cell, an index into the shades (0: holds).
-    """
+    """A table of short verdicts on coloured cells; the words say what the colours say."""
     figure, axes = new_figure(7.6, 0.42 * len(rows) + 1.0)
     shade = [[shades[text.split()[0]] for text in line] for line in cells]
     table = axes.imshow(shade, cmap=ListedColormap(SHADES), vmin=-0.5, vmax=2.5, aspect="auto")

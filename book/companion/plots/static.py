@@ -22,17 +22,7 @@ def excess_rates(
     xlabel: str = "number of heads $M$",
     ylabel: str = "nats per token",
 ) -> Figure:
-    """Excess risk of M drawn heads against M, with its bounds; one panel for each measure.
-
-    Parameters
-    ----------
-    panels : sequence of mappings
-        Each with ``title``, ``series`` (as for :func:`curves`; those of the last panel are named
-        at their right end), ``slopes``, a sequence of (x, y, text) for slope triangles, and
-        ``notes``, a sequence of (x, y, text, role) written above a point.
-    xlabel, ylabel : str
-        Labels of the axes.
-    """
+    """Excess risk of M drawn heads against M, with its bounds; one panel for each measure."""
     figure, grid = new_figure(8.4, 4.4, ncols=len(panels), sharey=True, squeeze=False)
     for axes, panel in zip(grid[0], panels, strict=True):
         axes.set(xlabel=xlabel, title=panel["title"])
@@ -56,16 +46,7 @@ def excess_rates(
 
 @drawing
 def excess_distribution(panels: Sequence[Mapping], *, bins: int = 48) -> Figure:
-    """Histograms of the excess risk of M drawn heads, scaled so that a limit law appears.
-
-    Parameters
-    ----------
-    panels : sequence of mappings
-        Each with ``title``, ``xlabel``, ``draws`` (array), ``limit`` (x and density of the limit
-        law) and ``range`` (low, high).
-    bins : int
-        Of each histogram.
-    """
+    """Histograms of the excess risk of M drawn heads, scaled so that a limit law appears."""
     figure, grid = new_figure(7.4, 3.1, ncols=len(panels), squeeze=False)
     for axes, panel in zip(grid[0], panels, strict=True):
         low, high = panel["range"]
@@ -91,16 +72,7 @@ def excess_distribution(panels: Sequence[Mapping], *, bins: int = 48) -> Figure:
 
 @drawing
 def boosting_rounds(panels: Sequence[Mapping], *, ylabel: str = "nats per token") -> Figure:
-    """Both ends of the gap against boosting rounds, one panel for each task.
-
-    Parameters
-    ----------
-    panels : sequence of mappings
-        Each with ``title`` and ``series`` (as for :func:`curves`); all panels have the same
-        series, named in one legend.
-    ylabel : str
-        Label of the vertical axes.
-    """
+    """Both ends of the gap against boosting rounds, one panel for each task."""
     figure, grid = new_figure(8.0, 3.6, ncols=len(panels), sharey=True, squeeze=False)
     for axes, panel in zip(grid[0], panels, strict=True):
         axes.set(xlabel="heads added", title=panel["title"], yscale="log")

@@ -42,21 +42,6 @@ class Role:
     """What a line stands for: its colour (safe for colour-blind readers), dash and marker.
 
     No two roles share a dash and a marker, so that they also differ in greyscale.
-
-    Attributes
-    ----------
-    colour : str
-    dash : str or tuple
-        A line style of matplotlib.
-    marker : str
-        A marker of matplotlib.
-    width : float
-        Of the line, in points.
-
-    Examples
-    --------
-    >>> ROLES["bound"].line
-    {'color': '#c8500a', 'linestyle': '-', 'marker': '', 'linewidth': 2.2}
     """
 
     colour: str
@@ -130,25 +115,6 @@ class Picture:
 
     ``figure.data`` is the table behind the picture as CSV in long form, ``figure.rows()`` the same
     with full precision and every row.
-
-    Attributes
-    ----------
-    png : bytes
-        The picture.
-    contents : Contents
-        What was drawn.
-
-    Examples
-    --------
-    >>> from companion.plots import curves
-    >>> series = [{"x": [0, 1], "y": [2.0, 3.0], "label": "risk"}]
-    >>> picture = curves(series, xlabel="time", ylabel="nats")
-    >>> isinstance(picture, Picture), picture.size
-    (True, (1400, 720))
-    >>> picture.data.splitlines()[-2:]
-    ['1,risk,0,2', '1,risk,1,3']
-    >>> picture.rows()[0]["series"]
-    'risk'
     """
 
     png: bytes
@@ -181,20 +147,7 @@ class Picture:
 
 
 def new_figure(width: float = 7.0, height: float = 3.6, **grid: Any) -> tuple[Figure, Any]:
-    """Return a figure of the given size in inches and its axes; ``grid`` goes to ``subplots``.
-
-    Parameters
-    ----------
-    width, height : float
-        In inches.
-    **grid
-        For ``Figure.subplots``.
-
-    Returns
-    -------
-    tuple
-        The figure, and one pair of axes or an array of them.
-    """
+    """Return a figure of the given size in inches and its axes; ``grid`` goes to ``subplots``."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(**grid)
 
@@ -205,16 +158,6 @@ def drawing(function: Callable[P, Figure]) -> Callable[P, Picture]:
     The style holds inside the call only: a reader's own matplotlib settings stay untouched. The
     picture's data are read from what was drawn; series are named by the ``gid`` of an artist or by
     its label, and what has the ``gid`` ``"decoration"`` is left out.
-
-    Parameters
-    ----------
-    function : callable
-        Returns a finished figure.
-
-    Returns
-    -------
-    callable
-        A function that returns the picture.
     """
 
     @functools.wraps(function)

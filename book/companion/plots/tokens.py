@@ -27,19 +27,7 @@ def scores_and_weights(
     *,
     titles: tuple[str, str] = ("Scores", "Weights"),
 ) -> Figure:
-    """Two heat maps with the number in each cell; a masked score is empty and marked.
-
-    Parameters
-    ----------
-    scores : array, shape (T, T)
-        Row t: scores of the word t with all words; minus infinity where it must not look.
-    weights : array, shape (T, T)
-        The same rows after softmax.
-    words : sequence of str
-        Of the sentence.
-    titles : (str, str)
-        Of the two panels.
-    """
+    """Two heat maps with the number in each cell; a masked score is empty and marked."""
     T = len(words)
     figure, pair = new_figure(8.2, 4.1, ncols=2)
     seen = np.isfinite(scores)
@@ -72,13 +60,7 @@ def scores_and_weights(
 
 @drawing
 def mirror(panels: Sequence[Mapping]) -> Figure:
-    """Entries of matrices against their mirror images: a symmetric matrix lies on the diagonal.
-
-    Parameters
-    ----------
-    panels : sequence of mappings
-        Each with ``matrix`` (n, n) and ``title``.
-    """
+    """Entries of matrices against their mirror images: a symmetric matrix lies on the diagonal."""
     figure, row = new_figure(2.75 * len(panels), 3.0, ncols=len(panels), squeeze=False)
     for axes, item in zip(row[0], panels, strict=True):
         A = np.asarray(item["matrix"])
@@ -103,17 +85,7 @@ def blow_up(
     *,
     titles: tuple[str, str] = ("", ""),
 ) -> Figure:
-    """Left: lengths of tokens that reach infinity. Right: times of the end between two bounds.
-
-    Parameters
-    ----------
-    runs : sequence of mappings
-        Each with ``t``, ``length``, ``end`` (the time in closed form), ``label`` and ``role``.
-    lower, time, upper : arrays, shape (n,)
-        Bounds and measured times, one for each start.
-    titles : (str, str)
-        Of the two panels.
-    """
+    """Left: lengths of tokens that reach infinity. Right: times of the end between two bounds."""
     figure, (left, right) = new_figure(8.0, 3.6, ncols=2)
     for item in runs:
         role = ROLES[item["role"]]
@@ -145,21 +117,7 @@ def tokens_on_circle(
     *,
     titles: tuple[str, str] = ("", ""),
 ) -> Figure:
-    """Left: angles of tokens over time. Right: the number of clusters, with moments marked.
-
-    Parameters
-    ----------
-    t : array, shape (n_t,)
-        Times; drawn as 1 + t on a logarithmic axis.
-    degrees : array, shape (n_t, n)
-        Angles in [-180, 180).
-    count : array, shape (n_t,)
-        Numbers of clusters.
-    marks : sequence of (time, text)
-        Moments to mark, as (time, words).
-    titles : (str, str)
-        Of the two panels.
-    """
+    """Left: angles of tokens over time. Right: the number of clusters, with moments marked."""
     figure, (left, right) = new_figure(8.0, 3.6, ncols=2)
     path = np.array(degrees, float)
     path[1:][np.abs(np.diff(path, axis=0)) > 180] = np.nan  # across the end of the axis
@@ -191,17 +149,7 @@ def tokens_on_circle(
 def tokens_on_sphere(
     points: np.ndarray, weights: np.ndarray, *, title: str, towards: ArrayLike = (1, -1, 0.6)
 ) -> Figure:
-    """Tokens on the sphere from two sides; the area of a dot is its weight, far ones are faint.
-
-    Parameters
-    ----------
-    points, weights : arrays, shapes (n, 3) and (n,)
-        Unit vectors and their masses.
-    title : str
-        Above the figure.
-    towards : array_like, shape (3,)
-        Direction of the eye in the left view.
-    """
+    """Tokens on the sphere from two sides; the area of a dot is its weight, far ones are faint."""
     figure, pair = new_figure(7.0, 3.5, ncols=2)
     turn = np.linspace(0, 2 * np.pi, 200)
     ring = np.stack([np.cos(turn), np.sin(turn), 0 * turn], axis=1)

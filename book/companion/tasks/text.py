@@ -17,7 +17,6 @@ import numpy as np
 
 from companion.tasks.embedding import join, positions, tied, words
 from companion.tasks.task import Task
-from mfbook import _validate as validate
 from mfbook._types import Seed
 
 #: The characters of a cleaned text, in the order of their token ids.
@@ -46,24 +45,9 @@ def prose(document: str) -> str:
     least three quarters of its words are plain (not quoted, no digits or symbols). Bullets and
     labels are stripped. A paragraph that occurs twice stays once, so that text set aside for
     evaluation is not a copy of text used for training.
-
-    Parameters
-    ----------
-    document : str
-        Plain text with paragraphs separated by empty lines.
-
-    Returns
-    -------
-    str
-        One paragraph a line.
-
-    Examples
-    --------
-    >>> prose("* The loop below counts to three and then it stops.\\n\\n   for i in range(3): pass")
-    'The loop below counts to three and then it stops.'
     """
     kept: dict[str, None] = {}
-    for block in re.split(r"\n[ \t]*\n", validate.instance(document, "document", str)):
+    for block in re.split(r"\n[ \t]*\n", document):
         paragraph = MARKER.sub("", " ".join(block.split()))
         plain = len(WORD.findall(paragraph))
         enough = plain >= max(WORDS, SHARE * len(paragraph.split()))
@@ -78,28 +62,8 @@ def clean(text: str) -> str:
     Accents go, letters become lower case, quotation marks and emphasis vanish, points and commas
     inside words or numbers and everything else become spaces; spaces are joined, and none stays
     before a point or a comma. Cleaning twice changes nothing.
-
-    Parameters
-    ----------
-    text : str
-        Any text.
-
-    Returns
-    -------
-    str
-        Of the letters of the alphabet.
-
-    Raises
-    ------
-    TypeError
-        If ``text`` is not a string.
-
-    Examples
-    --------
-    >>> clean('Don\\'t call "list.sort()" twice (see 3.12); it is naïve.')
-    'dont call list sort twice see it is naive.'
     """
-    text = unicodedata.normalize("NFKD", validate.instance(text, "text", str)).casefold()
+    text = unicodedata.normalize("NFKD", text).casefold()
     text = "".join(c for c in text if not unicodedata.combining(c)).translate(QUOTES)
     text = re.sub(r"[.,](?=\w)", " ", text)
     text = re.sub(r"[^a-z.,]+", " ", text)
@@ -108,18 +72,7 @@ def clean(text: str) -> str:
 
 @cache
 def corpus() -> str:
-    """Return the prose of CPython's own documentation, cleaned to ``ALPHABET``.
-
-    Raises
-    ------
-    RuntimeError
-        If this Python ships without ``pydoc_data``.
-
-    Examples
-    --------
-    >>> len(corpus()) > 100_000, set(corpus()) <= set(ALPHABET)
-    (True, True)
-    """
+    """Return the prose of CPython's own documentation, cleaned to ``ALPHABET``."""
     try:
         from pydoc_data.topics import topics
     except ImportError:
@@ -130,18 +83,7 @@ def corpus() -> str:
 
 
 def corpus_hash() -> str:
-    """Return the first 16 digits of the SHA-256 of the corpus: it tells Python releases apart.
-
-    Returns
-    -------
-    str
-        Sixteen hexadecimal digits.
-
-    Examples
-    --------
-    >>> len(corpus_hash())
-    16
-    """
+    """Return the first 16 digits of the SHA-256 of the corpus: it tells Python releases apart."""
     return hashlib.sha256(corpus().encode()).hexdigest()[:16]
 
 
@@ -160,39 +102,9 @@ def text_task(
     :math:`p_t=(\cos\frac{\pi t}T,\sin\frac{\pi t}T,\cos\frac{2\pi t}T,\sin\frac{2\pi t}T)/\sqrt2`.
     So d = 32 and :math:`\|x_t\|=\sqrt2`. ``W_U`` holds the characters again (tied embeddings): its
     rows sum to zero, its operator norm is :math:`\sqrt{29/28}`.
-
-    Parameters
-    ----------
-    sequences, tokens, held_out : int
-        S, T, and the number S' of sequences for evaluation, all positive.
-    rng : numpy.random.Generator or int
-        Source of randomness, or a seed.
-    text : str, optional
-        Any text; it is cleaned to the alphabet of :func:`clean`. Default:
-        :func:`corpus`, the prose that ships with Python, which differs between its releases.
-
-    Returns
-    -------
-    Task
-        The task.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type or is out of range, or the text has no usable
-        characters or too few for the windows asked for.
-
-    Examples
-    --------
-    >>> task = text_task(sequences=64, tokens=8, held_out=16, rng=0)
-    >>> task
-    Task('text': 64 sequences of 8 tokens in R^32, vocabulary 29, 16 sequences held out)
-    >>> len("".join(task.sequence(0)))
-    8
     """
-    S, T = validate.count(sequences, "sequences"), validate.count(tokens, "tokens")
-    held_out = validate.count(held_out, "held_out")
-    rng = validate.generator(rng)
+    S, T = sequences, tokens
+    rng = np.random.default_rng(rng)
     text = corpus() if text is None else _usable(text)
     ids = np.array([ALPHABET.index(c) for c in text])
     cut = round((1 - HELD_OUT_SHARE) * len(ids))

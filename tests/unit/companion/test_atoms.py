@@ -124,25 +124,3 @@ def test_the_local_bound_is_cut_at_zero_and_one():
 
 
 GOOD = SphereEnergy(2.0, [[1.0, 0.0]], [1.0])
-
-
-@pytest.mark.parametrize(
-    ("error", "name", "call"),
-    [
-        (TypeError, "F", lambda: atom_count_bounds(GOOD.a)),
-        (ValueError, "F", lambda: atom_count_bounds(SphereEnergy(2.0))),
-        (ValueError, "F", lambda: atom_count_bounds(SphereEnergy(2.0, np.eye(3), [1.0] * 3))),
-        (ValueError, "F", lambda: atom_count_bounds(SphereEnergy(2.0, [[1.0, 0]], [1.0], "gelu"))),
-        (ValueError, "F",
-         lambda: atom_count_bounds(SphereEnergy(2.0, [[1.0, 0]], [1.0], normalised=True))),
-        (ValueError, "F",
-         lambda: atom_count_bounds(SphereEnergy(2.0, [[1.0, 0]], [1.0], bias=[0.1]))),
-        (ValueError, "beta", lambda: local_mass_bound(-1.0, 0.1)),
-        (ValueError, "curvature", lambda: local_mass_bound(1.0, math.nan)),
-        (ValueError, "diameter", lambda: local_mass_bound(1.0, 0.1, 3.2)),
-        (ValueError, "diameter", lambda: local_mass_bound(1.0, 0.1, -0.1)),
-    ],
-)  # fmt: skip
-def test_errors_name_the_argument(error, name, call):
-    with pytest.raises(error, match=f"^{name}:"):
-        call()

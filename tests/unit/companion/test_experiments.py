@@ -175,20 +175,6 @@ def test_further_draws_of_the_source(d):
     assert weak.energy(5.0).a is None and (F.omega == weak.omega).all()
 
 
-def test_arguments_of_a_setup():
-    for name, call in {
-        "d": lambda: sphere.perceptron(1), "scale": lambda: sphere.perceptron(2, -1.0),
-        "activation": lambda: sphere.energy(1.0, "swish"),
-        "direction": lambda: sphere.run(2, 1.0, "up", "none"),
-        "rule": lambda: sphere.published(2, 1.0, "ascent", "none", rule="theirs"),
-        "draw": lambda: sphere.load("first"), "start": lambda: sphere.source_draw(2, start=-1),
-        "perceptron": lambda: sphere.source_draw(2, perceptron=-1),
-        "wanted": lambda: sphere.select({"beta": 0, "seed": 0, "scale": 1}, colour=1),
-    }.items():  # fmt: skip
-        with pytest.raises(ValueError, match=f"^{name}:"):
-            call()
-
-
 def test_stored_runs_are_those_of_the_sweep_each_once(settled):
     cells = sphere.cells()
     assert all(set(cell) == set(inspect.signature(sphere.run).parameters) for cell in cells)

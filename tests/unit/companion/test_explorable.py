@@ -5,8 +5,6 @@ import html
 import json
 import re
 
-import numpy as np
-import pytest
 from IPython.core.formatters import DisplayFormatter
 
 from companion import plots
@@ -47,19 +45,3 @@ def test_nothing_is_run_or_fetched_by_what_is_stored():
 
 def test_no_parameters_are_an_empty_object():
     assert 'data-parameters="{}"' in markup(place()) == markup(place(parameters={}))
-
-
-@pytest.mark.parametrize(
-    "changes, error, argument",
-    [
-        ({"name": "One head"}, ValueError, "name"), ({"name": "../one"}, ValueError, "name"),
-        ({"name": 'a"b'}, ValueError, "name"), ({"figure": b"PNG"}, TypeError, "figure"),
-        ({"says": " "}, ValueError, "says"), ({"caption": ""}, ValueError, "caption"),
-        ({"parameters": []}, TypeError, "parameters"),
-        ({"parameters": {"a": np.ones(2)}}, TypeError, "parameters"),
-        ({"parameters": {"a": float("nan")}}, ValueError, "parameters"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_placed_is_refused(changes, error, argument):
-    with pytest.raises(error, match=f"^{argument}"):
-        place(**changes)

@@ -104,20 +104,3 @@ def test_label_and_unlabel_are_inverse():
     first, second = np.random.default_rng(6).normal(size=(2, 3, 4))
     a, b = unlabel(label(first[:2], second))
     assert np.array_equal(a, first[:2]) and np.array_equal(b, second)
-
-
-@pytest.mark.parametrize(
-    ("name", "call"),
-    [
-        ("X", lambda F: StackedRisk(F.X[..., :2], F.Y, F.W_U, SHAPE)),
-        ("W_U", lambda F: StackedRisk(F.X, F.Y, F.W_U[:2], SHAPE)),
-        ("Y", lambda F: StackedRisk(F.X, F.Y[..., :2], F.W_U, SHAPE)),
-        ("mu", lambda F: F.at(Measure(np.zeros((2, SHAPE.size))))),
-        ("second", lambda F: label(np.zeros((1, 3)), np.zeros((1, 4)))),
-        ("x", lambda F: F.at(law(0)).first_variation(np.zeros((1, 3)))),
-        ("lam", lambda F: HeadRidge(0.0)),
-    ],
-)
-def test_sizes_that_do_not_fit_are_refused(name, call):
-    with pytest.raises(ValueError, match=f"^{name}:"):
-        call(problem(7))

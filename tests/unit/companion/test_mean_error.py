@@ -65,17 +65,3 @@ def test_coefficient_is_that_of_chapter_4_at_the_start():
     assert found == pytest.approx(leading_coefficient(R, mu), rel=1e-3)
     # a potential is linear in the law
     assert mean_error_coefficient(R + Ridge(0.7), mu, [0.0])[0] == pytest.approx(found, rel=1e-6)
-
-
-def test_arguments_are_named():
-    mu = Measure(PAIR)
-    for call, name in [
-        (lambda: mean_error_coefficient(COIN, Measure(PAIR, [0.0, 1.0]), [1.0]), "mu"),
-        (lambda: mean_error_coefficient(COIN, mu, [1.0], step=1.0), "step"),
-        (lambda: mean_error_coefficient(COIN, PAIR, [1.0]), "mu"),
-        (lambda: mean_over_draws(1.0, [1.0], 2), "values"),
-        (lambda: mean_over_draws(len, [0.7, 0.7], 2), "weights"),
-        (lambda: mean_over_draws(len, [1.0], 0), "M"),
-    ]:
-        with pytest.raises((TypeError, ValueError), match=f"^{name}:"):
-            call()

@@ -102,27 +102,8 @@ def test_flow_dissipates_and_samples_come_from_the_data():
     assert sgd(F, mu, [0, 1.0], 0.125, 22).completed
 
 
-def test_saturated_neurons_stay_finite_and_too_large_ones_are_refused():
+def test_saturated_neurons_stay_finite():
     F = problem(26)
     far = Measure([[1.0, 1e150, -1e150, 1e150, 0.0], [-1.0, 1e-300, 0.0, 0.0, 1e300]])
     assert np.isfinite(F(far)) and np.isfinite(F.gradient(far.atoms, far)).all()
     assert np.abs(F.output(far)).max() <= 1
-    with pytest.raises(ValueError, match="^atoms:"):
-        problem(18, "linear").over_weights([[1e200, 1e200, 0.0, 0.0, 0.0]])
-
-
-def test_sizes_that_do_not_fit_are_refused_and_data_are_frozen_copies():
-    F, X, Y = problem(29), np.ones((3, 2)), np.ones(3)
-    for name, call in (
-        ("Y", lambda: TwoLayerRisk(X, np.zeros(4))),
-        ("mu", lambda: F.at(Measure(np.zeros((2, 4))))),
-        ("x", lambda: F.at(law(30)).gradient(np.zeros((2, 4)))),
-        ("theta", lambda: neurons(np.zeros((2, 4)), F.X)),
-    ):
-        with pytest.raises(ValueError, match=f"^{name}:"):
-            call()
-    G = TwoLayerRisk(X, Y)
-    X[0] = 7
-    assert G.X[0, 0] == 1
-    with pytest.raises(ValueError, match="read-only"):
-        G.Y[0] = 2

@@ -225,11 +225,6 @@ def test_frames_show_one_picture_where_scripts_are_taken_out():
     assert " open" not in re.search("<details[^>]*>", markup)[0]
 
 
-def test_frames_start_at_a_picture():
-    with pytest.raises(ValueError, match="start"):
-        slider(start=3)
-
-
 # ---------------------------------------------------------------------------------------- try it
 
 
@@ -277,17 +272,3 @@ def test_a_button_computes_when_it_is_pressed_and_lives_on_after_an_error():
     slope.value = 1
     button.click()
     assert "A line to 1" in picture.value
-
-
-@pytest.mark.parametrize(
-    "controls, error, match",
-    [
-        ({}, ValueError, "controls"),
-        ({"n": ("n", [1], 1)}, ValueError, "values"),
-        ({"n": ("n", [1, 2], 3)}, ValueError, "start"),
-        ([("n", [1, 2], 1)], TypeError, "controls"),
-    ],
-)
-def test_controls_that_control_nothing_are_refused(controls, error, match):
-    with pytest.raises(error, match=match):
-        plots.try_it(lambda n: None, controls, alt=str, caption="None.")

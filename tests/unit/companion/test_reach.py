@@ -148,29 +148,3 @@ def test_a_position_without_a_query_or_keys_that_differ():
     reach = head_reach(X, 2.0, 1)
     assert (reach.ends[:, 0, 1] == 0).all()
     assert reach.ends[:, 0, 2].max() > 0
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"X": np.zeros((2, 3, 6))}, "X: expected at most 5"),
-        ({"X": np.zeros((2, 3))}, "X"),
-        ({"radius": 0.0}, "radius"),
-        ({"k": 0}, "k"),
-        ({"slope": np.inf}, "slope"),
-        ({"tolerance": 0.0}, "tolerance"),
-        ({"budget": 0}, "budget"),
-    ],
-)
-def test_bad_arguments(change, message):
-    arguments = {"X": np.ones((1, 2, 2)), "radius": 1.0, "k": 1} | change
-    with pytest.raises(ValueError, match=message):
-        head_reach(**arguments)
-
-
-def test_bad_residual():
-    reach = head_reach(np.ones((1, 2, 2)), 1.0, 1)
-    with pytest.raises(ValueError, match="Z"):
-        reach.bound(np.ones((1, 3, 2)))
-    with pytest.raises(ValueError, match="cells"):
-        reach.refined(np.ones((1, 2, 2)), 1, cells=0)

@@ -391,27 +391,3 @@ def test_conditions_of_normalised_attention(a, omega, expected, size):
 # what does not fit
 
 A, OMEGA = np.eye(2), np.ones(2)
-
-
-@pytest.mark.parametrize("name, call", [
-    ("a", lambda: sign_regions([[1.0, 1.0]])),
-    ("a", lambda: sign_regions([[1.0], [1.0]])),
-    ("a", lambda: sign_regions(draw(0, 60, 12)[0])),
-    ("a", lambda: maximise_potential(draw(0, 40, 9)[0], np.ones(40))),
-    ("a", lambda: maximise_potential(SphereEnergy(1.0))),
-    ("a", lambda: maximise_potential(SphereEnergy(1.0, A, OMEGA, "gelu"))),
-    ("a", lambda: maximise_potential(SphereEnergy(1.0, A, OMEGA, bias=OMEGA))),
-    ("omega", lambda: maximise_potential(A)),
-    ("omega", lambda: minimise_potential(A, [1.0])),
-    ("a1", lambda: collinear_maximum([2.0, 0.0], [1], [1.0])),
-    ("signs", lambda: collinear_maximum([1.0, 0.0], [1, 0, -1], [1.0, 1.0, 1.0])),
-    ("omega", lambda: collinear_maximum([1.0, 0.0], [1, 1], [1.0])),
-    ("omega", lambda: diagonal_maximum([-1.0, 0.0])),
-    ("d", lambda: diagonal_maximum([1.0, 1.0, 1.0], d=2)),
-    ("a", lambda: nonnegative_maximum([[0.6, -0.8]], [1.0])),
-    ("omega", lambda: nonnegative_maximum(A, [1.0, 0.0])),
-    ("omega", lambda: nondegenerate_normalised(A, [1.0])),
-])  # fmt: skip
-def test_what_does_not_fit_is_refused(name, call):
-    with pytest.raises((TypeError, ValueError), match=f"^{name}:"):
-        call()

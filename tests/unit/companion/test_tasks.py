@@ -58,7 +58,6 @@ def test_same_seed_same_task(make):
     one, two, other = make(7), make(np.random.default_rng(7)), make(8)
     assert (one.X == two.X).all() and (one.Y == two.Y).all() and (one.X != other.X).any()
     assert np.abs(one.W_U.sum(axis=1)).max() < 1e-13
-    assert not any(array.flags.writeable for array in (one.X, one.Y, one.W_U))
 
 
 # ------------------------------------------------------------------------------ the teacher
@@ -339,49 +338,12 @@ def test_task_from_a_text_of_ones_own():
 GOOD = dict(
     X=np.ones((2, 3, 2)), Y=np.full((2, 3, 2), 0.5), W_U=[[1.0, -1.0], [0.0, 0.0]], name="good"
 )
-#: Fields that do not fit the others.
-WRONG = {
-    "Y": [np.full((2, 4, 2), 0.5), np.ones((2, 3, 2))],
-    "W_U": [np.ones((3, 2)), np.full((2, 2), np.nan)],
-    "words": [("a",), "ab", ["yes", 3]],
-    "tokens": [np.zeros((2, 2), int), np.full((2, 3), 2), -np.full((2, 3), 2)],
-    "held_out": [Task(**GOOD | {"W_U": np.zeros((2, 2))})],
-}
-
-
-def test_what_does_not_fit_is_refused():
-    for name, values in WRONG.items():
-        for value in values:
-            with pytest.raises((ValueError, TypeError), match=f"^{name}:"):
-                Task(**GOOD | {name: value})
-    for make, name, value in (
-        (teacher, "scale", -1.0), (copying, "lag", 0), (copying, "lag", 5),
-        (copying, "vocabulary", 1), (reading, "text", "..., 123"),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=f"^{name}:"):
-            make(**{name: value})
-    for sizes in ((2, 2, 2), (6, 1, 4), (6, 2, 3)):
-        with pytest.raises(ValueError, match="^shape:"):
-            copy_head(HeadShape(*sizes), tokens=8, lag=2, scale=1.0)
-    with pytest.raises(ValueError, match="^lag:"):
-        copy_head(HeadShape(6, 2, 4), tokens=8, lag=7, scale=1.0)
 
 
 def test_words_and_tokens_of_a_task():
     ids = np.array([[-1, 0, 1], [1, -1, 0]])
     task = Task(**GOOD | {"tokens": ids, "words": ["yes", "no"], "optimal_risk": np.float32(0.5)})
     assert task.sequence(0) == ("", "yes", "no") and task.sequence(-1) == ("no", "", "yes")
-    # what a task lacks is named
-    for part in ({}, {"tokens": ids}, {"words": ("yes", "no")}):
-        with pytest.raises(ValueError, match="^tokens, words:"):
-            Task(**GOOD | part).sequence(0)
-    plain = Task(**GOOD)
-    for use in (unigram_bits, bigram_bits, lambda t: t.held_out_risk(HeadShape(2, 1, 1))):
-        with pytest.raises(ValueError, match="^task:"):
-            use(plain)
-    for lacking in (replace(plain, held_out=task), replace(task, held_out=plain)):
-        with pytest.raises(ValueError, match="^task:"):
-            bigram_bits(lacking)
 
 
 def test_risk_uses_the_space_and_the_precision():
@@ -389,16 +351,12 @@ def test_risk_uses_the_space_and_the_precision():
     R = task.held_out_risk(shape, shape.ball(2.0), np.float32)
     assert R.space == shape.ball(2.0) and R.X.dtype == np.float32 and len(R.X) == 2
     assert R(Measure.dirac(np.zeros(shape.size))) == pytest.approx(np.log(29), rel=1e-6)
-    with pytest.raises(ValueError, match="^shape:"):
-        task.risk(HeadShape(3, 1, 1))
 
 
 def test_entropy_and_bits():
     assert entropy(np.full((2, 3, 8), 1 / 8)) == pytest.approx(math.log(8), rel=1e-15)
     assert entropy(np.eye(8)[[[0, 3, 5]]]) == 0
     assert bits_per_character(entropy(np.full((1, 1, 8), 1 / 8))) == pytest.approx(3, rel=1e-15)
-    with pytest.raises(ValueError, match="^Y:"):
-        entropy(np.ones((1, 2, 3)))
 
 
 # ---------------------------------------------------------------------- sentences of one's own
@@ -438,11 +396,3 @@ def test_projections_of_sentences():
     mu = Measure(np.random.default_rng(0).normal(size=(5, shape.size)))
     centred = replace(plain, W_U=plain.W_U - plain.W_U.mean(axis=1, keepdims=True))
     assert plain.risk(shape)(mu) == pytest.approx(centred.risk(shape)(mu), rel=1e-13)
-    for name, arguments in (
-        ("sentences", {"sentences": []}), ("sentences", {"sentences": ["one"]}),
-        ("sentences", {"sentences": "the cat"}), ("sentences", {"sentences": [3]}),
-        ("projection", {"projection": "tied"}), ("rng", {"projection": "random"}),
-        ("rng", {"rng": 0}), ("end", {"end": "the end"}), ("end", {"end": ""}),
-    ):  # fmt: skip
-        with pytest.raises((TypeError, ValueError), match=f"^{name}:"):
-            Task.from_sentences(**{"sentences": LINES} | arguments)

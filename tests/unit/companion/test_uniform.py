@@ -96,19 +96,3 @@ def test_few_steps_are_said_by_the_gap():
     lam = 0.2 * critical(risk)
     rough, fine = best_uniform(risk, lam, steps=21), best_uniform(risk, lam)
     assert 1e-8 < rough.value - fine.value <= rough.gap
-
-
-def test_what_is_wrong_is_named():
-    risk, shape = risk_of(), HeadShape(3, 1, 1)
-    with pytest.raises(ValueError, match="ridge"):
-        best_uniform(risk, 0.0)
-    with pytest.raises(TypeError, match="risk"):
-        best_uniform(None, 1.0)
-    with pytest.raises(ValueError, match="N"):
-        content_matrix(risk, Measure(np.zeros((1, risk.shape.size))), np.eye(2))
-    law = best_uniform(risk, 0.15 * critical(risk))
-    assert law.rank > 1
-    with pytest.raises(ValueError, match="rank"):
-        law.head(shape)
-    with pytest.raises(ValueError, match="d = 3"):
-        law.head(HeadShape(2, 1, 3))

@@ -86,15 +86,3 @@ def test_large_scores_and_logits_stay_finite():
     R, _, theta, a, _ = case("plain")
     losses, G = weighted_gradient(R, 100 * theta, a, np.ones((3, len(R.X))))
     assert np.isfinite(losses).all() and np.isfinite(G).all()
-
-
-@pytest.mark.parametrize("wrong, name", [
-    (("risk", None, None, None), "risk"), ((None, np.ones((3, 4, 2)), None, None), "theta"),
-    ((None, None, np.ones((3, 5)), None), "heads"), ((None, None, None, np.ones(3)), "sequences"),
-])  # fmt: skip
-def test_a_wrong_argument_is_named(wrong, name):
-    R, _, theta, a, _ = case("plain")
-    right = (R, theta, a, np.ones((3, len(R.X))))
-    arguments = [r if w is None else w for w, r in zip(wrong, right, strict=True)]
-    with pytest.raises((TypeError, ValueError), match=name):
-        weighted_gradient(*arguments)

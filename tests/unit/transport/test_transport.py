@@ -357,10 +357,6 @@ BAD = {
     "a plan of more atoms": (
         lambda: displacement(MU, NU, 0.5, optimal_plan(MU, Measure([[0.0]] * 3))), "plan"
     ),
-    "values of wrong shape": (lambda: discrepancy(lambda x: x, MU, NU), "f"),
-    "points of another space": (lambda: direction([1.0, 0.0])([[1.0]]), "x"),
-    "points of another space, gradient": (lambda: distance_to([1.0]).gradient([[1.0, 2.0]]), "x"),
-    "points of another space, witness": (lambda: dual_witness(MU, NU)([[1.0, 2.0]]), "x"),
     # one matrix of costs for an assignment, four for the network simplex
     "memory, assignment": (lambda: wasserstein(*EQUAL, memory=8 * 25 - 1), "memory"),
     "memory, simplex": (lambda: optimal_plan(*MORE, memory=32 * 15 - 1), "memory"),

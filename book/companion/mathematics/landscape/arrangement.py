@@ -26,16 +26,7 @@ MOST_FACES = 2_000_000
 
 @dataclass(frozen=True, eq=False)
 class SignRegions:
-    r"""Regions of the sphere on which no :math:`\langle a_j,x\rangle` changes sign.
-
-    Attributes
-    ----------
-    a : array, shape (J, d)
-    signs : array of int8, shape (R, J)
-        Signs of :math:`\langle a_j,x\rangle` on each region; no two rows are equal.
-    points : array, shape (R, d)
-        A unit vector inside each region.
-    """
+    r"""Regions of the sphere on which no :math:`\langle a_j,x\rangle` changes sign."""
 
     a: np.ndarray
     signs: np.ndarray
@@ -51,7 +42,7 @@ class SignRegions:
 
     def matrices(self, omega: np.ndarray) -> np.ndarray:
         r"""Return :math:`A_C=\sum_{j\in C}\omega_ja_ja_j^\top` for each region; (R, d, d)."""
-        omega = validate.array(omega, "omega", (len(self.a),)).astype(float)
+        omega = np.asarray(omega, dtype=float)
         return forms(self.active * omega, self.a)
 
 
@@ -67,32 +58,6 @@ def sign_regions(a: ArrayLike) -> SignRegions:
 
     regions. Hyperplanes through a common ray, repeated and opposite directions, and fewer
     directions than dimensions are dealt with. The sum of its rays is a point inside a region.
-
-    Parameters
-    ----------
-    a : array_like, shape (J, d)
-        Unit vectors.
-
-    Returns
-    -------
-    SignRegions
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``a`` does not hold unit vectors in dimension 2 or more, or has too many regions to
-        list.
-
-    Examples
-    --------
-    >>> regions = sign_regions([[1.0, 0.0], [0.0, 1.0]])
-    >>> regions.signs.tolist()
-    [[-1, -1], [-1, 1], [1, -1], [1, 1]]
-    >>> regions.matrices([1.0, -1.0])[-1]
-    array([[ 1.,  0.],
-           [ 0., -1.]])
-    >>> regions.active[-1].tolist()
-    [True, True]
     """
     a = directions(a)
     L = len(lines(a)[0])
@@ -216,7 +181,7 @@ def refuse_many(faces):
 
 
 def directions(a) -> np.ndarray:
-    a = validate.array(a, "a", ("J", "d")).astype(float)
+    a = np.asarray(a, dtype=float)
     if a.shape[1] < 2:
         raise ValueError(f"a: expected directions in R^d with d >= 2, got d = {a.shape[1]}")
     on_sphere(a, "a")

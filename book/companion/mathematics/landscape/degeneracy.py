@@ -15,7 +15,6 @@ from companion.mathematics.landscape.arrangement import (
     sign_regions,
 )
 from companion.mathematics.landscape.extremal import TIE
-from mfbook import _validate as validate
 
 __all__ = ["NormalisedCondition", "is_analytic_potential", "nondegenerate_normalised"]
 
@@ -35,35 +34,9 @@ def is_analytic_potential(a: ArrayLike, omega: ArrayLike, tolerance: float = 1e-
     the sphere in :math:`c^\perp` and in no other hyperplane; near it all other terms are smooth, so
     the second derivative of v across :math:`c^\perp` jumps by :math:`2(W_+-W_-)`. If v is analytic
     every jump is zero. If every jump is zero, :math:`v=\sum_cW_+(c)\langle c,x\rangle^2`. ∎
-
-    Parameters
-    ----------
-    a : array_like, shape (J, d)
-        Unit vectors.
-    omega : array_like, shape (J,)
-        Weights.
-    tolerance : float
-        Distance at which directions are equal, and the jump, relative to the sum of
-        :math:`|\omega_j|`, that counts as none.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the arguments are no such perceptron or ``tolerance`` is not positive.
-
-    Examples
-    --------
-    >>> a = [[1.0, 0.0], [-1.0, 0.0]]
-    >>> is_analytic_potential(a, [2.0, 2.0]), is_analytic_potential(a, [2.0, 1.0])
-    (True, False)
     """
     a = directions(a)
-    omega = validate.array(omega, "omega", (len(a),)).astype(float)
-    tolerance = validate.positive(tolerance, "tolerance")
+    omega = np.asarray(omega, dtype=float)
     _, which, side = lines(a, tolerance)
     jumps = np.bincount(which, weights=side * omega)
     return bool(np.abs(jumps).max() <= tolerance * np.abs(omega).sum())
@@ -71,19 +44,7 @@ def is_analytic_potential(a: ArrayLike, omega: ArrayLike, tolerance: float = 1e-
 
 @dataclass(frozen=True, eq=False)
 class NormalisedCondition:
-    r"""The two forms of the non-degeneracy condition of Proposition 6.1, region by region.
-
-    Attributes
-    ----------
-    regions : SignRegions
-    difference_is_multiple : array of bool, shape (R,)
-        Whether :math:`\sum_j\omega_j\operatorname{sgn}\langle a_j,x\rangle a_ja_j^\top` is a
-        multiple of the identity.
-    active_is_multiple : array of bool, shape (R,)
-        Whether :math:`A_C` is one; 0 is a multiple.
-    constant : bool
-        Whether v is constant on the sphere.
-    """
+    """The two forms of the non-degeneracy condition of Proposition 6.1, region by region."""
 
     regions: SignRegions
     difference_is_multiple: np.ndarray
@@ -129,35 +90,10 @@ def nondegenerate_normalised(a: ArrayLike, omega: ArrayLike) -> NormalisedCondit
 
     v is constant if and only if it is analytic (:func:`is_analytic_potential`) and
     :math:`\sum_j\omega_ja_ja_j^\top` is a multiple of the identity.
-
-    Parameters
-    ----------
-    a : array_like, shape (J, d)
-        Unit vectors.
-    omega : array_like, shape (J,)
-        Weights.
-
-    Returns
-    -------
-    NormalisedCondition
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the arguments are no such perceptron, or there are too many regions to list.
-
-    Examples
-    --------
-    >>> report = nondegenerate_normalised([[1.0, 0.0], [0.0, 1.0]], [1.0, -1.0])
-    >>> at = report.regions.signs.tolist().index([1, -1])
-    >>> bool(report.difference_is_multiple[at]), bool(report.active_is_multiple[at])
-    (True, False)
-    >>> report.holds, report.constant
-    (False, False)
     """
     regions = sign_regions(a)
     a = regions.a
-    omega = validate.array(omega, "omega", (len(a),)).astype(float)
+    omega = np.asarray(omega, dtype=float)
     scale = np.abs(omega).sum()
     total = forms(omega[None], a)
     return NormalisedCondition(

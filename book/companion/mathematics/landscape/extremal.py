@@ -34,7 +34,6 @@ from companion.mathematics.landscape.arrangement import (
     refuse_many,
     sign_regions,
 )
-from mfbook import _validate as validate
 from mfbook._blocks import blocks
 from mfbook.sphere.energy import SphereEnergy
 
@@ -50,21 +49,7 @@ BLOCK = 256
 
 @dataclass(frozen=True, eq=False)
 class RegionMaxima:
-    r"""The extremal candidates of Section 3.3, region by region.
-
-    Attributes
-    ----------
-    regions : SignRegions
-    matrices : array, shape (R, d, d)
-        :math:`A_C` of each region.
-    eigenvalues : array, shape (R,)
-        Its largest eigenvalue (least, if the potential was minimised).
-    inside : array of bool, shape (R,)
-        Whether an eigenvector of that eigenvalue lies inside the region. If not, all maximisers
-        over the closed region lie on its boundary.
-    values, points : arrays, shapes (R,) and (R, d)
-        Extremal value of the potential over the closed region, and a point that has it.
-    """
+    """The extremal candidates of Section 3.3, region by region."""
 
     regions: SignRegions
     matrices: np.ndarray
@@ -84,19 +69,6 @@ class Extremal:
         \{x\in\operatorname{span}(b_1,\dots,b_k):\ \|x\|=1,\
         &s_j\langle a_j,x\rangle\ge0\ \text{where}\ s_j\ne0,\\
         &\langle a_j,x\rangle=0\ \text{elsewhere}\}.
-
-    Attributes
-    ----------
-    value : float
-        Extremal value of v.
-    points : array, shape (m, d)
-        A point of each piece; all extremal points if they are finitely many.
-    signs : array of int8, shape (m, J)
-        Signs :math:`s_j` of :math:`\langle a_j,x\rangle` there; 0 on a hyperplane.
-    spans : tuple of arrays, shapes (k, d)
-        Orthonormal rows b of each piece; of an isolated point, the point.
-    candidates : RegionMaxima or None
-        The table of all regions; None from a closed form.
     """
 
     value: float
@@ -127,33 +99,6 @@ def maximise_potential(a: ArrayLike | SphereEnergy, omega: ArrayLike | None = No
     Every face of the arrangement gives the top eigenvectors of its form that lie in it; see the
     head of this module. A multiple eigenvalue whose eigenspace meets the face gives a piece of
     positive dimension: the region where all units are off, if 0 is the maximum.
-
-    Parameters
-    ----------
-    a : array_like, shape (J, d), or SphereEnergy
-        Unit vectors; or an energy with a ReLU perceptron without biases, and no second argument.
-    omega : array_like, shape (J,)
-        Weights of the units, of any sign.
-
-    Returns
-    -------
-    Extremal
-        Values within 1e-12 times :math:`\|\omega\|_1` count as equal.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the arguments are no such perceptron, or the arrangement has too many faces to list.
-
-    Examples
-    --------
-    >>> best = maximise_potential([[1.0, 0.0], [0.0, 1.0]], [2.0, 1.0])
-    >>> best.value, best.points.round(12) + 0.0, best.kind
-    (2.0, array([[1., 0.]]), 'points')
-    >>> maximise_potential([[1.0, 0.0], [0.0, 1.0]], [-2.0, -1.0])
-    Extremal(value=0, pieces=1, kind='continuum')
-    >>> best.dimensions, isinstance(best.candidates, RegionMaxima)
-    ((0,), True)
     """
     a, omega = _perceptron(a, omega)
     scale = max(float(np.abs(omega).sum()), np.finfo(float).tiny)
@@ -176,9 +121,9 @@ def maximise_potential(a: ArrayLike | SphereEnergy, omega: ArrayLike | None = No
     table = _region_maxima(regions, omega, c, which, side, signs, points, values)
     return Extremal(
         float(best * scale) + 0.0,
-        validate.frozen(points[chosen]),
-        validate.frozen(signs[chosen][:, which] * side),
-        tuple(validate.frozen(spans[i]) for i in chosen),
+        points[chosen],
+        (signs[chosen][:, which] * side),
+        tuple(spans[i] for i in chosen),
         _scaled(table, scale),
     )
 
@@ -187,21 +132,6 @@ def minimise_potential(a: np.ndarray, omega: np.ndarray | None = None) -> Extrem
     r"""All global minimisers of the potential: the maximisers for the weights :math:`-\omega`.
 
     Arguments, result and errors as in :func:`maximise_potential`.
-
-    Parameters
-    ----------
-    a, omega
-        As of :func:`maximise_potential`.
-
-    Returns
-    -------
-    Extremal
-        As of :func:`maximise_potential`.
-
-    Examples
-    --------
-    >>> minimise_potential([[1.0, 0.0], [0.0, 1.0]], [2.0, -1.0]).points.round(12) + 0.0
-    array([[0., 1.]])
     """
     a, omega = _perceptron(a, omega)
     top = maximise_potential(a, -omega)
@@ -300,11 +230,11 @@ def _scaled(table, factor):
     """The same table for the weights times a factor."""
     return replace(
         table,
-        matrices=validate.frozen(factor * table.matrices),
-        eigenvalues=validate.frozen(factor * table.eigenvalues + 0.0),
-        inside=validate.frozen(table.inside),
-        values=validate.frozen(factor * table.values + 0.0),
-        points=validate.frozen(table.points),
+        matrices=(factor * table.matrices),
+        eigenvalues=(factor * table.eigenvalues + 0.0),
+        inside=table.inside,
+        values=(factor * table.values + 0.0),
+        points=table.points,
     )
 
 
@@ -322,4 +252,4 @@ def _perceptron(a, omega) -> tuple[np.ndarray, np.ndarray]:
             raise ValueError(f"a: expected an energy with ReLU units without biases, got {a!r}")
         return a.a, a.omega
     a = directions(a)
-    return a, validate.array(omega, "omega", (len(a),)).astype(float)
+    return a, np.asarray(omega, dtype=float)

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 
 from companion.mathematics.tokens.asymmetry import _real
 from companion.mathematics.tokens.energy import log_mean, points
-from mfbook import _validate as validate
 from mfbook.measure import Measure
 
 __all__ = [
@@ -27,18 +26,6 @@ class SinkhornPotential:
 
     It is a function: ``f(x)`` is :math:`f(x)=\log\int e^{\langle x,y\rangle-f(y)}d\mu(y)`, shape
     (n, d) to (n,), and ``f.field(x)`` its gradient.
-
-    Attributes
-    ----------
-    measure : Measure
-    excess : array, shape (n,)
-        :math:`f(x_i)-\frac12\|x_i\|^2` at the atoms.
-    converged : bool
-        Whether the error fell below the tolerance.
-    error : float
-        Largest :math:`|\log\int e^{\langle x_i,y\rangle-f(x_i)-f(y)}d\mu(y)|`: how far the rows of
-        the attention matrix are from summing to one.
-    iterations : int
     """
 
     measure: Measure
@@ -102,44 +89,8 @@ def sinkhorn_potential(
     :math:`F(\mu)=-\int f\,d\mu` has the first variation :math:`-f` (up to a constant), so tokens
     that move along :math:`\nabla f` follow a Wasserstein gradient flow (Sander, Ablin, Blondel,
     Peyré 2022, for the limit of their iterations).
-
-    Parameters
-    ----------
-    mu : Measure
-        With real atoms.
-    tolerance : float
-        On the error, in multiples of the largest :math:`|f-\frac12\|x\|^2|` or of one.
-    maxiter : int
-        Most iterations.
-
-    Returns
-    -------
-    SinkhornPotential
-        ``converged`` says whether the tolerance was met.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``mu`` is not a measure with real atoms or an option is out of range.
-
-    Notes
-    -----
-    The iteration is :math:`f\leftarrow\frac12(f+Tf)`, in logarithms, with
-    :math:`Tf=\log\int e^{\langle x,y\rangle-f(y)}d\mu(y)`. T does not increase distances in the
-    maximum norm, so the averages converge; the kernel is positive semidefinite, so near the
-    solution the error halves at least at each step.
-
-    Examples
-    --------
-    >>> f = sinkhorn_potential(Measure([[1.0, 0.0], [0.0, 2.0]], [0.25, 0.75]))
-    >>> f.converged, bool(np.allclose(f.matrix @ f.measure.weights, 1))
-    (True, True)
-    >>> f.field(f.measure.atoms).shape
-    (2, 2)
     """
     x = _real(mu)
-    tolerance = validate.positive(tolerance, "tolerance")
-    maxiter = validate.count(maxiter, "maxiter")
     scores = _gaussian(x, x, 0.0)(slice(None))
     at = mu.weights > 0
     logs = scores[:, at] + np.log(mu.weights[at])
@@ -152,7 +103,7 @@ def sinkhorn_potential(
         converged = error <= tolerance * max(1.0, float(np.abs(g[at]).max()))
         iteration += 1
     g = np.where(mu.weights > 0, g, new)  # where there is no mass f is what its formula says
-    return SinkhornPotential(mu, validate.frozen(g), converged, error, iteration)
+    return SinkhornPotential(mu, g, converged, error, iteration)
 
 
 def _logsumexp(s):
@@ -161,35 +112,7 @@ def _logsumexp(s):
 
 
 def sinkhorn_field(x: ArrayLike, mu: Measure, **options: Any) -> np.ndarray:
-    r"""Velocity of tokens under Sinkhorn attention, for flows.
-
-    Parameters
-    ----------
-    x : array_like, shape (n, d)
-        Where.
-    mu : Measure
-        Law of the tokens.
-    **options
-        As in :func:`sinkhorn_potential`.
-
-    Returns
-    -------
-    array, shape (n, d)
-
-    Raises
-    ------
-    RuntimeError
-        If the iteration did not converge: a flow along half a solution would not say so.
-    TypeError, ValueError
-        As :func:`sinkhorn_potential`.
-
-    Examples
-    --------
-    A point mass attends to itself:
-
-    >>> sinkhorn_field([[3.0, 4.0]], Measure.dirac([3.0, 4.0]))
-    array([[3., 4.]])
-    """
+    """Velocity of tokens under Sinkhorn attention, for flows."""
     f = sinkhorn_potential(mu, **options)
     if not f.converged:
         raise RuntimeError(f"mu: expected an iteration that converges, got {f!r}")
