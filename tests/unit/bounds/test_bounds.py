@@ -402,10 +402,6 @@ HEADS, RISK, TWO = np.zeros((2, SMALL.size)), small_risk(4)[0], np.eye(2)
         ("W_U", lambda: bounds.data_radii(np.zeros((2, 2, 3)), np.zeros((2, 2)))),
         ("mu", lambda: bounds.leading_coefficient(RISK, Measure([[0.0]]))),
         ("mu", lambda: bounds.feature_variance(RISK, Measure([[0.0]]))),
-        ("h", lambda: directional_derivatives(HEADS, HEADS[:1], TWO, TWO, SMALL)),
-        ("X", lambda: directional_derivatives(HEADS, HEADS, np.zeros((3, 2, 2)), TWO, SMALL)),
-        ("W_U", lambda: directional_derivatives(HEADS, HEADS, TWO, np.eye(3), SMALL)),
-        ("counts", lambda: directional_derivatives(HEADS, HEADS, TWO, TWO, SMALL, counts=[1, 0])),
         ("delta", lambda: bounds.propagation_rate(10, 0.1, 1.0, D=3, t_end=1.0)),
     ],
 )
