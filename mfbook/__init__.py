@@ -34,7 +34,9 @@ _PLACES = {
     "flow.ensemble": ["sgd_ensemble"],
     "confinement": ["Anchor", "Ridge"],
     "sphere": ["SphereEnergy", "clusters", "minimise_on_circle", "second_order", "settle"],
-    "flow": ["LearningRate", "Trajectory", "dissipation", "gradient_flow", "sgd"],
+    "flow": [
+        "Adaptive", "Euler", "LearningRate", "Trajectory", "dissipation", "gradient_flow", "sgd",
+    ],
     "optimise": ["boost", "frank_wolfe_gap"],
     "stability": [
         "atomic_stability", "dirac_stability", "stationarity", "stationary_head",
@@ -49,10 +51,12 @@ _ROOMS = {
 }  # fmt: skip
 
 __all__ = [
+    "Adaptive",
     "Anchor",
     "AttentionRisk",
     "Ball",
     "Euclidean",
+    "Euler",
     "Functional",
     "HeadShape",
     "LearningRate",
@@ -89,7 +93,15 @@ if TYPE_CHECKING:
     from mfbook.attention import AttentionRisk, HeadShape
     from mfbook.attention.features import attention_weights, features
     from mfbook.confinement import Anchor, Ridge
-    from mfbook.flow import LearningRate, Trajectory, dissipation, gradient_flow, sgd
+    from mfbook.flow import (
+        Adaptive,
+        Euler,
+        LearningRate,
+        Trajectory,
+        dissipation,
+        gradient_flow,
+    )
+    from mfbook.flow.sgd import sgd
     from mfbook.flow.ensemble import sgd_ensemble
     from mfbook.functional import Functional, check_functional
     from mfbook.measure import Measure, mixture

@@ -240,10 +240,11 @@ def items(value, name: str) -> list:
     return list(value)
 
 
-def instance(value, name: str, kind: type):
-    """Return ``value`` if it is an instance of ``kind``."""
+def instance(value, name: str, kind):
+    """Return ``value`` if it is an instance of ``kind``, a class or a tuple of them."""
     if not isinstance(value, kind):
-        raise TypeError(f"{name}: expected a {kind.__name__}, got {type(value).__name__}")
+        names = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
+        raise TypeError(f"{name}: expected {names}, got {type(value).__name__}")
     return value
 
 

@@ -194,6 +194,31 @@ class Ball:
             parts.append(np.where(active, u - outward / np.where(active, square, 1) * b, u))
         return np.concatenate(parts, axis=-1)
 
+    def active(self, x: np.ndarray, v: np.ndarray, near: float = 0.0) -> np.ndarray:
+        """Which balls (n, blocks) the velocities ``v`` at ``x`` would leave, or are ``near`` to."""
+        pairs = zip(self._split(x), self._split(v), strict=True)
+        least = max(self.radius * (1 - ON_TOLERANCE) - near, 0) ** 2
+        return np.stack(
+            [((b * b).sum(-1) >= least) & ((b * u).sum(-1) > 0) for b, u in pairs], axis=-1
+        )
+
+    def along(self, x: np.ndarray, v: np.ndarray, active: np.ndarray) -> np.ndarray:
+        """Velocities without what points out of the balls that are ``active``; continuous."""
+        parts = []
+        for b, u, on in zip(self._split(x), self._split(v), active.T[..., None], strict=True):
+            square = np.where(on, (b * b).sum(-1, keepdims=True), 1)
+            outward = np.maximum((b * u).sum(-1, keepdims=True), 0)
+            parts.append(np.where(on, u - outward / square * b, u))
+        return np.concatenate(parts, axis=-1)
+
+    def pin(self, x: np.ndarray, active: np.ndarray) -> np.ndarray:
+        """Points with the parts in the balls that are ``active`` moved to their boundary."""
+        parts = []
+        for b, on in zip(self._split(x), active.T[..., None], strict=True):
+            size = np.where(on, np.linalg.norm(b, axis=-1, keepdims=True), self.radius)
+            parts.append(b * (self.radius / size))
+        return np.concatenate(parts, axis=-1)
+
     def retract(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return the projection of ``x + v``."""
         x = _rows(x, "x", self.dim)

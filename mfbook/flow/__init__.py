@@ -8,7 +8,6 @@ a functional is one of its uses. Times are rescaled times :math:`\tau` unless a 
 import importlib
 from typing import TYPE_CHECKING
 
-from mfbook.flow.descent import sgd
 from mfbook.flow.engine import dissipation, flow, gradient_flow
 from mfbook.flow.learning_rate import (
     LearningRate,
@@ -17,12 +16,17 @@ from mfbook.flow.learning_rate import (
     polynomial_decay,
     warmup_cosine,
 )
+from mfbook.flow.sgd import sgd
+from mfbook.flow.solvers import RK4, Adaptive, Euler
 from mfbook.flow.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from mfbook.flow.rosenbrock import Rosenbrock
 
 __all__ = [
+    "RK4",
+    "Adaptive",
+    "Euler",
     "LearningRate",
     "Rosenbrock",
     "Trajectory",

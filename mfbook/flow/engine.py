@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -17,31 +16,18 @@ from numpy.typing import ArrayLike
 
 from mfbook import _progress
 from mfbook import _validate as validate
-from mfbook.flow.checkpoint import Checkpoint
-from mfbook.flow.grid import time_grid
-from mfbook.flow.integrators import (
-    ADAPTIVE,
-    FIXED,
-    ONE_STEP,
-    Escaped,
-    Linear,
-    adaptive,
-    escaped,
-    fixed,
-)
+from mfbook.flow.integrators import Escaped, Linear, Rose, adaptive, escaped, fixed, time_grid
 from mfbook.flow.learning_rate import LearningRate, as_profile
+from mfbook.flow.solvers import RK4, Adaptive, Euler
 from mfbook.flow.trajectory import Trajectory
-from mfbook.flow.watch import BUDGET, OVER_KINKS
 from mfbook.functional import Functional, Linearisable
 from mfbook.measure import Measure, check_measure, check_start
 from mfbook.space import Euclidean, Space
 
 __all__ = ["dissipation", "flow", "gradient_flow"]
 
-#: SciPy's solvers replace a smaller relative tolerance by this one.
-LEAST_RTOL = 100 * np.finfo(float).eps
-#: What integrates velocities without jumps where nothing is said.
-SMOOTH: dict[str, Any] = {"method": "DOP853", "rtol": 1e-8, "atol": 1e-10}
+#: A gradient flow decreases F. One whose steps let it rise so far above the start is given up.
+RUNAWAY = 1e6
 
 
 def dissipation(F: Functional, mu: Measure) -> float:
@@ -89,7 +75,7 @@ def gradient_flow(
 
     - ``F``: Anything with ``at(mu)`` and ``space``.
     - ``mu``: State at ``times[0]``; in ``F.space``.
-    - ``times, xi, **options``: As in :func:`flow`.
+    - ``times, xi, **options``: As in :func:`flow`; above all ``solver``.
 
     Examples
     --------
@@ -127,16 +113,11 @@ def flow(
     space: Space | None = None,
     *,
     xi: LearningRate | Callable | None = None,
-    method: str | None = None,
-    step: float | None = None,
-    rtol: float | None = None,
-    atol: float | None = None,
-    budget: int | None = None,
+    solver: Adaptive | Euler | RK4 | None = None,
     events: Sequence[Callable] = (),
     functional: Functional | None = None,
     dense: bool = False,
     progress: bool | None = None,
-    checkpoint: str | PathLike | None = None,
 ) -> Trajectory:
     r"""Move the atoms of a measure along a velocity field that may depend on the measure.
 
@@ -144,98 +125,53 @@ def flow(
               \mu_t=\sum_iw_i\delta_{\theta_i(t)}
 
     - ``field``: ``field(x, mu)`` returns velocities, shape (n, D), at the points x, shape (n, D).
+      For ``Adaptive(method="rosenbrock")`` it also has ``linearised(mu)``, an object whose
+      ``solve(c, b)`` solves :math:`(I-cJ)k=b` with the Jacobian J of the velocities of all atoms.
     - ``mu``: State at ``times[0]``, with real atoms.
     - ``times`` (n_t,): Increasing times at which the state is returned.
     - ``space``: Where atoms live. Default: all of R^D. Velocities are projected on its tangent
       spaces.
     - ``xi``: Learning-rate profile. Default: rescaled time, the factor :math:`2\xi` is one.
-    - ``method``: Default: ``"DOP853"``, and ``"RK23"`` for the gradient flow of a functional whose
-      gradient ``jumps``, as that of a network with ReLU. Else one of SciPy's adaptive solvers
-      ``"RK23"``, ``"RK45"``, ``"DOP853"``, ``"Radau"``, ``"BDF"``, ``"LSODA"``, our
-      ``"rosenbrock"``, or ``"euler"``, ``"rk4"`` with a fixed step. The adaptive ones run in the
-      time :math:`\tau`, in which the equation is autonomous whatever the profile. ``"rosenbrock"``
-      is for stiff problems with many atoms: order 2, and for each step it asks the field for
-      ``linearised(mu)``, an object whose ``solve(c, b)`` solves :math:`(I-cJ)k=b` with the Jacobian
-      J of the velocities of all atoms in all atoms, for tangent b of shape (n, D). A gradient flow
-      asks ``F.at(mu).linearised(-1.0)``, where J is minus one times the Jacobian of the gradients.
-    - ``step``: Step of ``"euler"`` and ``"rk4"``, in the units of ``times``; times have to be
-      multiples of it. Euler uses :math:`\xi` at the start of each step, as stochastic descent does.
-    - ``rtol, atol``: Tolerances of the adaptive solvers, for the root mean square over all
-      coordinates. Default: 1e-8 and 1e-10, and 1e-4 and 1e-7 where the gradient jumps.
-    - ``budget``: Evaluations of the field after which the flow stops, says so in ``reason``, and
-      has the states up to there. Default: a million; for a fixed step, none. It also stops where
-      rejected steps pile up, as at kinks, and the budget will not suffice at that pace.
+    - ``solver``: Default: ``Adaptive()``.
     - ``events``: ``event(t, mu)`` returns a number; its zeros are located. With the attribute
       ``terminal`` true the flow ends there; ``direction`` (+1 or -1) selects crossings, as in
-      SciPy.
+      SciPy. Adaptive solvers only.
     - ``functional``: Recorded along the curve as ``value``.
-    - ``dense``: Keep the interpolant, for ``Trajectory.at``; adaptive methods only.
+    - ``dense``: Keep the interpolant, for ``Trajectory.at``; adaptive solvers only.
     - ``progress``: Show a progress bar with the time that is left. Default: after two seconds, on a
       terminal or in a notebook, on standard error.
-    - ``checkpoint``: File that is written every 30 seconds and when the run is interrupted; calling
-      again with the same arguments goes on from there and gives the same bits. Not for Radau, BDF
-      and LSODA, which look back on more than one step. It is a pickle: load your own only.
 
-    Returns ``completed`` and ``reason`` say whether and why it stopped early: the solver's step
-    became too small, an atom left the range of floating-point numbers, or the budget was spent or
-    could not suffice.
-
-    Warns
-    -----
-    RuntimeWarning
-        If it stops because rejected steps pile up, as they do where the velocity jumps.
+    What was computed is returned in any case, also when the run is interrupted: ``completed`` says
+    whether the end was reached, ``reason`` why not and what to try.
     """
-    jumps = isinstance(field, _Descent) and getattr(functional, "jumps", False)
-    default = OVER_KINKS if jumps else SMOOTH
-    method = default["method"] if method is None else method
-    if not isinstance(method, str) or method not in (*ADAPTIVE, *FIXED):
-        raise ValueError(f"method: expected one of {[*ADAPTIVE, *FIXED]}, got {method!r}")
-    rtol = validate.positive(default["rtol"] if rtol is None else rtol, "rtol")
-    if rtol < LEAST_RTOL:
-        raise ValueError(f"rtol: expected at least {LEAST_RTOL:.3g}, got {rtol!r}")
-    atol = validate.positive(default["atol"] if atol is None else atol, "atol")
-    if budget is not None:
-        budget = validate.count(budget, "budget")
-    dense = validate.flag(dense, "dense")
-    if dense and checkpoint is not None:
-        raise ValueError("checkpoint: interpolants are not saved; use dense=False")
-    if checkpoint is not None and method not in (*ONE_STEP, *FIXED):
-        raise ValueError(f"checkpoint: the method {method!r} keeps more than its last step")
+    solver = Adaptive() if solver is None else solver
+    validate.instance(solver, "solver", (Adaptive, Euler, RK4))
     run = _Run(field, mu, times, space, xi, events, functional)
-    if method == "rosenbrock":
-        run.linearised(mu.atoms)  # refuses a field that has none
-    if method in FIXED:
-        if step is None:
-            raise ValueError(f"step: the method {method!r} needs one")
-        if dense:
-            raise ValueError(f"dense: the method {method!r} has no interpolant")
-        if run.events:
-            raise ValueError(f"events: the method {method!r} does not locate any")
-        limit = np.inf if budget is None else budget  # the number of steps is known
-        compute: Callable = fixed
-        arguments: tuple = (validate.positive(step, "step"),)
-    else:
-        if step is not None:
-            raise ValueError(f"step: the method {method!r} chooses its own")
-        # their error norms square velocities, and their matrices divide by steps
+    run.start()
+    if isinstance(solver, Adaptive):
         span, largest = float(run.tau[-1] - run.tau[0]), validate.LARGEST
+        # their error norms square velocities, and their matrices divide by steps
         if not (span == 0 or 1 / largest <= span <= largest):
             raise ValueError(
-                f"times: expected rescaled times from {1 / largest:g} to {largest:g} apart for the "
-                f"method {method!r}, got {span:g}"
+                f"times: expected rescaled times from {1 / largest:g} to {largest:g} apart for an "
+                f"adaptive solver, got {span:g}"
             )
-        compute, arguments = adaptive, (rtol, atol, dense)
-        limit = BUDGET if budget is None else budget
+        if solver.method == "rosenbrock":
+            run.linearised(mu.atoms)  # refuses a field that has none
+    elif dense or run.events:
+        name = "dense" if dense else "events"
+        raise ValueError(f"{name}: steps of fixed length have no interpolant; use Adaptive()")
     bar = _progress.bar(
-        progress, total=100, miniters=0, desc=f"flow of {mu.size} atoms, {method}",
+        progress, total=100, miniters=0, desc=f"flow of {mu.size} atoms",
         bar_format="{desc}: {percentage:3.0f}% |{bar}| {elapsed} elapsed, {remaining} left",
     )  # fmt: skip
     # what is not finite is found and reported; LSODA's warnings repeat what the result says
     with bar, np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "lsoda", UserWarning)
-            with Checkpoint(checkpoint, *run.key(), method, *arguments) as store:
-                return compute(run, method, store, bar, limit, *arguments)
+            if isinstance(solver, Adaptive):
+                return adaptive(run, solver, validate.flag(dense, "dense"), bar)
+            return fixed(run, solver, bar)
 
 
 class _Run:
@@ -244,7 +180,7 @@ class _Run:
     def __init__(self, field, mu, times, space, xi, events, functional):
         if not callable(field):
             raise TypeError(f"field: expected a callable field(x, mu), got {field!r}")
-        self.space = Euclidean() if space is None else validate.space(space)
+        self.space: Any = Euclidean() if space is None else validate.space(space)
         check_start(mu, self.space)
         if functional is not None:
             validate.functional(functional, "functional")
@@ -252,6 +188,7 @@ class _Run:
             raise TypeError(f"events: expected a sequence of callables, got {events!r}")
         self.field, self.mu, self.functional = field, mu, functional
         self.gradient = isinstance(field, _Descent)
+        self.jumps = self.gradient and bool(getattr(functional, "jumps", False))
         self.times, self.profile = time_grid(times), as_profile(xi)
         self.tau = self._clock()
         self.events = tuple(events)
@@ -259,7 +196,10 @@ class _Run:
         self.evaluations = self.steps = 0
         self.increase: float = 0.0
         self.energy: float | None = None
+        self.first = np.inf  # the functional at the start
         self.records: list = []  # (atoms, value, speed) at the times reached
+        self.active: Any = None  # in a product of balls: those that hold atoms back
+        self._raw: Any = None  # the last velocity before it was projected
         self._local: Any = None  # the last measure, and the functional there
         self._eps = np.finfo(float).eps
 
@@ -272,26 +212,13 @@ class _Run:
             raise ValueError(f"xi: expected a finite, increasing clock, got tau = {tau}")
         return np.maximum.accumulate(tau)
 
-    def key(self) -> tuple:
-        """Which run this is, as :class:`Checkpoint` asks it."""
+    def start(self) -> None:
+        """Refuse a field that has no velocity at the start."""
         try:
-            v = self.velocity(self.mu.atoms)
+            self.velocity(self.mu.atoms)
         except Escaped:
             raise ValueError("field: expected finite velocities at the start") from None
         self.evaluations = 0
-        return (
-            lambda: v, self.mu.atoms, self.mu.weights, self.times, np.round(self.tau, 9),
-            self.profile(self.times), len(self.events), self.functional is None, self.space,
-        )  # fmt: skip
-
-    @property
-    def state(self) -> list:
-        """What changes in the course of the run."""
-        return [self.records, self.found, self.evaluations, self.steps, self.increase, self.energy]
-
-    @state.setter
-    def state(self, parts):
-        self.records, self.found, self.evaluations, self.steps, self.increase, self.energy = parts
 
     def project(self, y) -> np.ndarray:
         """Nearest permitted atoms, shape (n, D)."""
@@ -326,10 +253,39 @@ class _Run:
             raise Escaped
         if isinstance(self.space, Euclidean):
             return v
+        self._raw = v
+        if self.active is not None:
+            return self.space.along(mu.atoms, v, self.active)
         v = self.space.tangent(mu.atoms, v)
         if not np.isfinite(v).all():
             raise Escaped
         return v
+
+    def hold(self, y, near: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """State and velocity at the start of a step, during which the same balls stay active.
+
+        At the boundary of a ball the projected velocity jumps, and a solver whose stages fall on
+        both sides would reject step after step. Which balls the atoms press against is decided
+        here, once for each step, as in projected gradient methods; the state is projected after it.
+        An atom that was held stays at the boundary if it is ``near`` to it and still pressed there.
+        """
+        self.velocity(y)
+        x = self.project(y)
+        if self.active is not None:
+            pressed = self.space.active(x, self._raw, near) & self.active
+            x = self.space.pin(x, pressed)
+        self.active = self.space.active(x, self._raw)
+        return x.ravel(), self.space.along(x, self._raw, self.active).ravel()
+
+    def pinned(self, inner, active, tau) -> np.ndarray:
+        """Between two steps: on the boundary where the atoms were held there at both."""
+        return self.space.pin(self.project(inner(tau)), active).ravel()
+
+    def overshoot(self, y) -> float:
+        """Root mean square of what a step went beyond balls that did not hold it back."""
+        beyond = np.reshape(y, self.mu.atoms.shape) - self.project(y)
+        free = np.repeat(~self.active, self.space.blocks, axis=1)
+        return float(np.sqrt(np.mean(np.where(free, beyond, 0) ** 2)))
 
     def linearised(self, y) -> Linear:
         """The velocities of all atoms linearised in all atoms."""
@@ -338,7 +294,7 @@ class _Run:
         linear = NotImplemented if make is None else make(mu)
         if linear is NotImplemented:
             owner = self.functional if self.gradient else self.field
-            raise ValueError(f"method: 'rosenbrock' needs a linearisation, and {owner!r} has none")
+            raise ValueError(f"solver: 'rosenbrock' needs a linearisation, and {owner!r} has none")
         return Linear(linear, mu, self.space)
 
     def value(self, mu) -> float:
@@ -361,7 +317,11 @@ class _Run:
         if self.energy is not None:
             rounding = 64 * float(self._eps) * max(1.0, abs(energy))
             self.increase = max(self.increase, energy - self.energy - allowed - rounding)
+        else:
+            self.first = energy
         self.energy = energy
+        if energy > self.first + RUNAWAY * (1 + abs(self.first)):
+            raise Rose
 
     def allowed(self, y, rtol, atol) -> float:
         """How much the value may rise by the error of a step: |<gradient, error>|, Cauchy-Schwarz.
@@ -376,8 +336,9 @@ class _Run:
 
     def record(self, y) -> None:
         """Store the state at the next requested time."""
-        mu = self.measure(y)
+        mu, held, self.active = self.measure(y), self.active, None
         v = self.velocity(y)
+        self.active = held
         self.evaluations -= 1  # not one of the integrator's
         speed = float(mu.weights @ (v * v).sum(axis=1))
         self.records.append((mu.atoms, self.value(mu), speed))

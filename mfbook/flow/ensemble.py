@@ -20,7 +20,7 @@ from mfbook._blocks import blocks
 from mfbook.attention.risk import AttentionRisk
 from mfbook.attention.shape import HeadShape
 from mfbook.attention.side_by_side import Pairs, Positions, empty
-from mfbook.flow.grid import step_numbers
+from mfbook.flow.integrators import step_numbers
 from mfbook.flow.learning_rate import LearningRate, as_profile
 from mfbook.measure import Measure
 from mfbook.space import Euclidean

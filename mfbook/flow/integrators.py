@@ -2,6 +2,8 @@ r"""How the engine advances: steps of fixed length, SciPy's adaptive solvers, lo
 
 from __future__ import annotations
 
+import warnings
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,19 +12,21 @@ import numpy as np
 import scipy
 
 from mfbook import _validate as validate
-from mfbook.flow.grid import step_numbers
+from mfbook.flow.solvers import EXPLICIT, Adaptive
 from mfbook.flow.trajectory import Trajectory
-from mfbook.flow.watch import Watch
+from mfbook.space import Ball
 
-EXPLICIT = ("RK23", "RK45", "DOP853")
-ADAPTIVE = (*EXPLICIT, "Radau", "BDF", "LSODA", "rosenbrock")
-#: State, velocity there and next step: all that these know.
-ONE_STEP = (*EXPLICIT, "rosenbrock")
-FIXED = ("euler", "rk4")
+#: What passes over jumps of the velocity: a low order, and a tolerance that asks no more.
+OVER_KINKS = ("RK23", 1e-4, 1e-7)
+SMOOTH = ("DOP853", 1e-8, 1e-10)
 
 
 class Escaped(Exception):
     """An atom or a velocity is not a finite number."""
+
+
+class Rose(Exception):
+    """The functional of a gradient flow rose far above its start: the steps are too long."""
 
 
 def escaped(x) -> bool:
@@ -48,11 +52,11 @@ class Linear:
         return (self.linear.solve(c, along) + (b - along)).ravel()
 
 
-def fixed(run, method, store, bar, budget, step) -> Trajectory:
+def fixed(run, solver, bar) -> Trajectory:
     """Euler or classical Runge-Kutta steps of equal length in time."""
-    numbers = step_numbers(run.times, step, "step")
-    y, n, *known = store.load(run.mu.atoms, int(numbers[0]), *run.state)
-    run.state = known
+    h, method = solver.step, type(solver).__name__
+    numbers = step_numbers(run.times, h, "step")
+    y, n = run.mu.atoms, int(numbers[0])
     total = max(1, int(numbers[-1] - numbers[0]))
     reason = ""
     try:
@@ -60,24 +64,31 @@ def fixed(run, method, store, bar, budget, step) -> Trajectory:
             if n == numbers[len(run.records)]:
                 run.record(y)
                 continue
-            if run.evaluations >= budget:
-                reason = f"the budget of {budget} evaluations was spent at t = {n * step:g}"
-                break
-            y, n = _step(run, method, y, n * step, step), n + 1
+            y, n = _step(run, method, y, n * h, h), n + 1
             run.steps += 1
-            store.mark(y, n, *run.state)
             bar.update(100 * (n - numbers[0]) / total - bar.n)
         run.monitor(y, 0.0)
     except Escaped:
-        reason = f"left the range of floating-point numbers after t = {n * step:g}"
+        reason = f"left the range of floating-point numbers after t = {n * h:g}{_shorter(h)}"
+    except Rose:
+        reason = (
+            f"F rose from {run.first:.3g} to {run.energy:.3g} by t = {n * h:g}, and a gradient "
+            f"flow decreases it{_shorter(h)}"
+        )
+    except KeyboardInterrupt:
+        reason = f"interrupted at t = {n * h:g}"
     return run.result(method, reason)
+
+
+def _shorter(h) -> str:
+    return f": steps of {h:g} may be too long; shorten them, or use Adaptive()"
 
 
 def _step(run, method, y, t, h) -> np.ndarray:
     """One step of length h from the atoms y at time t."""
     rate, v = 2 * run.profile(t), run.velocity(y)
     run.monitor(y, 0.0)  # here, because the functional is known at y
-    if method == "euler":
+    if method == "Euler":
         step = h * rate * v
     else:
         middle, late = 2 * run.profile(t + h / 2), 2 * run.profile(t + h)
@@ -93,11 +104,19 @@ def _step(run, method, y, t, h) -> np.ndarray:
     return moved
 
 
-def adaptive(run, method, store, bar, budget, rtol, atol, dense) -> Trajectory:
+def adaptive(run, chosen: Adaptive, dense, bar) -> Trajectory:
     """SciPy's solvers in rescaled time, one step at a time."""
     start, end = float(run.tau[0]), float(run.tau[-1])
-    tau, y, within, *known = store.load(start, run.mu.atoms.ravel(), {}, *run.state)
-    run.state = known
+    tau, y = start, run.mu.atoms.ravel()
+    method, rtol, atol = (
+        default if given is None else given
+        for given, default in zip(
+            (chosen.method, chosen.rtol, chosen.atol), OVER_KINKS if run.jumps else SMOOTH,
+            strict=True,
+        )
+    )  # fmt: skip
+    free = chosen.method is None and not run.jumps  # to change the method on the way
+    name = method
     pieces: list = []
     reason, stopped, solver = "", None, None
 
@@ -110,9 +129,27 @@ def adaptive(run, method, store, bar, budget, rtol, atol, dense) -> Trajectory:
         if len(run.records) < len(run.tau):
             run.monitor(y, 0.0)
             previous = [_height(run, event, tau, y) for event in run.events]
-            solver = _solver(run, method, y, tau, within, rtol, atol)
-            watch = Watch(solver, budget, end)
+            if held := isinstance(run.space, Ball) and method in EXPLICIT:
+                run.hold(y)
+            solver = _solver(run, method, y, tau, rtol, atol)
+            watch = Watch(solver, chosen.budget, end)
         while solver is not None and solver.status == "running":
+            touched = run.active is not None and run.active.any()
+            if free and (other := "RK23" if touched else watch.better(run.evaluations, y.size)):
+                if other == "RK23":
+                    _, rtol, atol = (
+                        default if given is None else given for given, default in
+                        zip((None, chosen.rtol, chosen.atol), OVER_KINKS, strict=True)
+                    )  # fmt: skip
+                if run.steps:
+                    name = f"{method} up to t = {_time(run, solver.t):.3g}, then {other}"
+                else:
+                    name = other
+                free, method = False, other
+                if method == "LSODA":
+                    run.active = None
+                solver = _solver(run, method, solver.y, solver.t, rtol, atol)
+                watch = Watch(solver, chosen.budget, end)
             reason = watch.verdict(run.evaluations, partial(_time, run, solver.t))
             if reason:
                 break
@@ -126,7 +163,14 @@ def adaptive(run, method, store, bar, budget, rtol, atol, dense) -> Trajectory:
                 break
             run.steps += 1
             inner: Any = solver.dense_output() if dense or run.events or due(solver.t) else None
+            if held and method in EXPLICIT:
+                inner = _shorten(run, solver, inner, atol + rtol * run.space.radius)
             solver.y = run.project(solver.y).ravel()
+            if held and solver.status == "running" and method in EXPLICIT:
+                before, near = run.active, 10 * (atol + rtol * run.space.radius)
+                solver.y, solver.f = run.hold(solver.y, near)
+                if inner is not None:
+                    inner = partial(run.pinned, inner, before & run.active)
             run.monitor(solver.y, run.allowed(solver.y, rtol, atol))
             stop = None
             if run.events:
@@ -144,37 +188,107 @@ def adaptive(run, method, store, bar, budget, rtol, atol, dense) -> Trajectory:
                     run.record(inner(stop))
                 stopped = max(reached, stopped)
                 break
-            within = {name: getattr(solver, name, None) for name in ("f", "h_abs")}
-            store.mark(solver.t, solver.y, within, *run.state)
             bar.update(100 * (solver.t - start) / (end - start) - bar.n)
-    except Escaped:
-        at = tau if solver is None else solver.t
-        reason = f"left the range of floating-point numbers after t = {_time(run, at):g}"
-    return run.result(method, reason, stopped, _interpolant(run, pieces) if dense else None)
+    except (Escaped, Rose, KeyboardInterrupt) as error:
+        at = _time(run, tau if solver is None else solver.t)
+        what = "interrupted at"
+        if not isinstance(error, KeyboardInterrupt):
+            far = isinstance(error, Escaped)
+            what = "left the range of floating-point numbers after" if far else "F rises at"
+        reason = f"{what} t = {at:g}"
+    return run.result(name, reason, stopped, _interpolant(run, pieces) if dense else None)
 
 
-def _solver(run, method, y, tau, within, rtol, atol):
-    """A solver at the start, or where a checkpoint was saved: ``within`` it, all that it knows."""
-    end, counted, options = float(run.tau[-1]), run.evaluations, {}
+def _shorten(run, solver, inner, allowed):
+    """End a step where it leaves a ball by more than is allowed; the next one slides along it."""
+
+    def excess(tau):
+        return run.overshoot(inner(tau)) - allowed
+
+    if run.overshoot(solver.y) > allowed:
+        inner = solver.dense_output() if inner is None else inner
+        if excess(solver.t_old) < 0 < excess(solver.t):
+            t = scipy.optimize.brentq(excess, solver.t_old, solver.t, rtol=1e-12)
+            solver.t, solver.y, solver.status = t, inner(t), "running"
+    return inner
+
+
+def _solver(run, method, y, tau, rtol, atol):
+    """One of SciPy's solvers, or ours."""
+    options: dict[str, Any] = {"rtol": rtol, "atol": atol}
     if method == "rosenbrock":
+        # here: with SciPy's solvers, a quarter of a second that only a computation needs
+        from mfbook.flow.rosenbrock import Rosenbrock
+
+        kind: Any = Rosenbrock
         options["linearised"] = lambda _, y: run.linearised(y)
-    solver = _class(method)(
-        lambda _, y: run.velocity(y).ravel(), tau, y, end, rtol=rtol, atol=atol, **options
-    )
-    if within:  # so that it goes on with the same bits
-        vars(solver).update(within)
-        run.evaluations = counted
-    return solver
+    else:
+        kind = getattr(scipy.integrate, method)
+    end = float(run.tau[-1])
+    return kind(lambda _, y: run.velocity(y).ravel(), tau, y, end, **options)
 
 
-def _class(method) -> Any:
-    """The solver's class."""
-    if method != "rosenbrock":
-        return getattr(scipy.integrate, method)
-    # here: with SciPy's solvers, a quarter of a second that only a computation needs
-    from mfbook.flow.rosenbrock import Rosenbrock
+class Watch:
+    """Counts evaluations, and rejected steps of the explicit solvers.
 
-    return Rosenbrock
+    Where the velocity is smooth, few steps are rejected, also if it is stiff. Where it jumps, as
+    with the slope of ReLU or at the boundary of a ball, the error of a step over the jump falls
+    only with the length of the step, and most attempts are in vain.
+    """
+
+    #: Steps that are looked back on: before another method is taken, and before a run is given up.
+    FEW, WINDOW = 10, 100
+    #: Share of the budget that is spent before that: steps may collapse for a while.
+    SHARE = 0.01
+    #: Coordinates up to which a stiff problem is given to LSODA, which needs a Jacobian.
+    LARGEST = 400
+
+    def __init__(self, solver, budget: int, end: float):
+        self.stages = getattr(solver, "n_stages", None)  # explicit ones only
+        self.budget, self.end = budget, end
+        self.seen: deque = deque(maxlen=self.WINDOW)  # (time, evaluations, attempts) of steps
+
+    def step(self, tau: float, evaluations: int, own: int) -> None:
+        """Note a step that ended at ``tau`` and took ``own`` evaluations of the solver."""
+        if self.stages is not None:
+            self.seen.append((tau, evaluations, own // self.stages))
+
+    def _needed(self, evaluations) -> float:
+        """Evaluations up to the end, at the pace of the steps that were seen."""
+        (before, count, _), (now, _, _) = self.seen[0], self.seen[-1]
+        return (evaluations - count) * (self.end - now) / (now - before)
+
+    def better(self, evaluations: int, size: int) -> str:
+        """Another method, where the one at work is the wrong one; empty where it is not."""
+        last = list(self.seen)[-self.FEW :]
+        if len(last) == self.FEW and sum(row[2] for row in last) > 2 * self.FEW:
+            return "RK23"
+        late = len(self.seen) == self.WINDOW and evaluations >= self.SHARE * self.budget
+        if late and size <= self.LARGEST and evaluations + self._needed(evaluations) > self.budget:
+            return "LSODA"
+        return ""
+
+    def verdict(self, evaluations: int, time: Callable[[], float]) -> str:
+        """Why the flow should stop now, at ``time()``; empty where it should not."""
+        if evaluations >= self.budget:
+            return (
+                f"the budget of {self.budget} evaluations was spent at t = {time():g}; try a stiff "
+                "method, Adaptive(method='LSODA'), a larger budget or a shorter horizon"
+            )
+        attempts = sum(row[2] for row in self.seen)
+        early = len(self.seen) < self.WINDOW or evaluations < self.SHARE * self.budget
+        if early or attempts <= 2 * self.WINDOW:
+            return ""
+        if evaluations + self._needed(evaluations) <= self.budget:
+            return ""
+        reason = (
+            f"the budget of {self.budget} evaluations will not suffice after t = {time():g}, where "
+            f"steps collapse, as at kinks of ReLU: {attempts - self.WINDOW} of {attempts} were "
+            "rejected; Adaptive(rtol=1e-4, atol=1e-7, method='RK23') passes over kinks"
+        )
+        # through adaptive, flow and gradient_flow to the line that called it
+        warnings.warn(reason, RuntimeWarning, stacklevel=5)
+        return reason
 
 
 def _time(run, tau: float) -> float:
@@ -238,3 +352,30 @@ def _interpolant(run, pieces) -> Callable:
         return run.project(pieces[min(np.searchsorted(ends, tau), len(pieces) - 1)][1](tau))
 
     return at
+
+
+def time_grid(times) -> np.ndarray:
+    """Strictly increasing finite times, the first at least 0."""
+    t = validate.array(times, "times", ("n",)).astype(float)
+    if t[0] < 0:
+        raise ValueError(f"times: expected times >= 0, got {t[0]}")
+    if (np.diff(t) <= 0).any():
+        i = int(np.flatnonzero(np.diff(t) <= 0)[0])
+        raise ValueError(f"times: expected increasing times, got {t[i]} before {t[i + 1]}")
+    return t
+
+
+def step_numbers(times, step: float, name: str) -> np.ndarray:
+    """How many steps lead to each time; every time has to be a multiple of the step."""
+    t = time_grid(times)
+    with np.errstate(over="ignore"):
+        n = np.rint(t / step)
+    if n[-1] > 2**53:
+        raise ValueError(f"{name}: expected at most 2^53 steps to time {t[-1]}, got {n[-1]:g}")
+    off = np.abs(n * step - t)
+    if (off > 1e-9 * np.maximum(t, step)).any():
+        i = int(off.argmax())
+        raise ValueError(f"times: expected multiples of {name} = {step}, got {t[i]}")
+    if (np.diff(n) == 0).any():
+        raise ValueError(f"times: expected at least one step {name} = {step} between two times")
+    return n.astype(np.int64)

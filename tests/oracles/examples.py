@@ -1,6 +1,5 @@
 """Tasks and functionals that several files of tests take."""
 
-import itertools
 import sys
 from contextlib import contextmanager
 
@@ -112,20 +111,6 @@ def interrupted(line, error=KeyboardInterrupt):
         yield
     finally:
         sys.settrace(before)
-
-
-def interrupt_everywhere(run, path, every, error=KeyboardInterrupt):
-    """Interrupt a run at each of many lines of the package in turn, and let it go on."""
-    for line in itertools.count(every // 5, every):
-        path.unlink(missing_ok=True)
-        try:
-            with interrupted(line, error):
-                run(path)
-        except error:
-            yield run(path)
-        else:
-            assert line > 2 * every, "it was meant to be stopped in the middle"
-            return
 
 
 def same_bits(a, b):

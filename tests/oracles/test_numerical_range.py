@@ -17,7 +17,7 @@ from mfbook import bounds
 from mfbook.activations import GELU, TANH
 from mfbook.attention import AttentionRisk, HeadShape, attention_weights, features
 from mfbook.confinement import Ridge
-from mfbook.flow import gradient_flow, polynomial_decay, sgd
+from mfbook.flow import RK4, Adaptive, Euler, gradient_flow, polynomial_decay, sgd
 from mfbook.flow.ensemble import ensemble_gradient
 from mfbook.measure import Measure, mixture
 from mfbook.sphere import (
@@ -303,12 +303,12 @@ def test_interaction_energy_at_any_temperature(beta):
 @pytest.mark.parametrize("step", [LEAST, 1e-300, 1e-100])
 def test_steps_that_move_nothing(step):
     mu, times = Measure([[1.0], [1e-300]]), [0.0, 3 * step]
-    runs = [gradient_flow(Ridge(1.0), mu, times, method=m, step=step) for m in ("euler", "rk4")]
+    runs = [gradient_flow(Ridge(1.0), mu, times, solver=kind(step)) for kind in (Euler, RK4)]
     for run in (*runs, sgd(Ridge(1.0), mu, times, step, 0)):
         assert run.completed and np.array_equal(run.end.atoms, mu.atoms) and run.steps == 3
     for method in METHODS:
         with pytest.raises(ValueError, match="^times: "):
-            gradient_flow(Ridge(1.0), mu, times, method=method)
+            gradient_flow(Ridge(1.0), mu, times, solver=Adaptive(method=method))
 
 
 @pytest.mark.parametrize("rate", [1e-70, 1e6, 1e70])
@@ -316,7 +316,9 @@ def test_steps_that_move_nothing(step):
 def test_rates_of_any_size(rate, method):
     """The flow knows no unit of time: exp(-rate t) up to a hundred times the tolerance."""
     times = np.array([0.0, 0.5, 2.0]) / rate
-    run = gradient_flow(Ridge(rate), Measure([[1.0]]), times, method=method, rtol=1e-7)
+    run = gradient_flow(
+        Ridge(rate), Measure([[1.0]]), times, solver=Adaptive(rtol=1e-7, method=method)
+    )
     assert run.completed
     assert np.abs(run.atoms.ravel() - np.exp(-rate * times)).max() < 1e-5
 

@@ -12,7 +12,7 @@ import numpy as np
 from companion.mathematics.network import TwoLayerRisk
 from mfbook.attention import AttentionRisk, HeadShape, features, softmax
 from mfbook.confinement import Anchor, Ridge
-from mfbook.flow import constant, flow, gradient_flow, sgd
+from mfbook.flow import Adaptive, constant, flow, gradient_flow, sgd
 from mfbook.functional import Functional, Local, check_functional
 from mfbook.measure import Measure, mixture
 from mfbook.optimise import boost, frank_wolfe_gap
@@ -33,7 +33,7 @@ F: Functional = risk.on(Ball(1.0, shape.blocks)) + 0.5 * Ridge(0.1) - Anchor(1.0
 local: Local = F.at(mu)
 slopes: np.ndarray = local.gradient(mu.atoms)
 
-run = gradient_flow(F, mu, [0, 1, 2], xi=constant(0.5), method="LSODA", rtol=1e-6)
+run = gradient_flow(F, mu, [0, 1, 2], xi=constant(0.5), solver=Adaptive(rtol=1e-6, method="LSODA"))
 steps = sgd(risk, mu, np.arange(3), 1.0, 0, batch=1)
 turned = flow(lambda x, nu: x @ [[0, 1], [-1, 0]], mu, (0.0, 1.0), Sphere(), events=[])
 ends: tuple[Measure, Measure] = run.end, steps.end

@@ -21,7 +21,7 @@ from companion.mathematics.influence import influence
 from companion.mathematics.lipschitz import direction, distance_to, saturated
 from companion.tasks import Task, teacher_student
 from mfbook.attention import AttentionRisk, HeadShape, features
-from mfbook.flow import gradient_flow, sgd
+from mfbook.flow import Adaptive, Euler, gradient_flow, sgd
 from mfbook.flow.ensemble import sgd_ensemble
 from mfbook.measure import Measure
 
@@ -40,7 +40,7 @@ FOLLOWED_HEADS, FOLLOWED_STEPS, FOLLOWED = HEADS[::2], STEPS[1::2], 24
 #: Random signs for the second variation of the flow.
 PROBES = 32
 CONTINUOUS_HEADS, CONTINUOUS_REFERENCE = (64, 256, 1024), 2**14
-TOLERANCE: dict[str, Any] = {"rtol": 1e-8, "atol": 1e-10}
+TOLERANCE: dict[str, Any] = {"solver": Adaptive(rtol=1e-8, atol=1e-10)}
 
 FILE = _stored.FOLDER / "propagation.npz"
 COMMAND = "python -m companion.experiments.propagation"
@@ -193,14 +193,14 @@ def euler_row(seed: int) -> np.ndarray:
     """Largest error of Euler steps against the exact flow of the same heads, (steps, 5)."""
     start = Measure(*draw(EULER_HEADS, np.random.default_rng([EULER_HEADS, seed])))
     exact = along(gradient_flow(risk(), start, TIMES, **TOLERANCE))
-    runs = (gradient_flow(risk(), start, TIMES, method="euler", step=e) for e in STEPS)
+    runs = (gradient_flow(risk(), start, TIMES, solver=Euler(e)) for e in STEPS)
     return np.array([np.abs(along(run) - exact).max(axis=0) for run in runs])
 
 
 def noise_cell(M: int, epsilon: float) -> np.ndarray:
     """Largest difference of SGD and Euler steps from the same heads, (repetitions, 5)."""
     atoms, weights = draw(M, np.random.default_rng([M, 0]))
-    run = gradient_flow(risk(), Measure(atoms, weights), TIMES, method="euler", step=epsilon)
+    run = gradient_flow(risk(), Measure(atoms, weights), TIMES, solver=Euler(epsilon))
     R = REPETITIONS
     rngs = [np.random.default_rng([M, round(1 / epsilon), seed, 1]) for seed in range(R)]
     seen = sgd_ensemble(
@@ -214,7 +214,7 @@ def noise_cell(M: int, epsilon: float) -> np.ndarray:
 def continuous_reference() -> np.ndarray:
     """The flow of 16384 draws from the continuous law: a reference with sampling error."""
     many = Measure(SHAPE.ball(RADIUS).sample(3, CONTINUOUS_REFERENCE))
-    run = gradient_flow(risk(), many, TIMES[::4], rtol=1e-6, atol=1e-8)
+    run = gradient_flow(risk(), many, TIMES[::4], solver=Adaptive(rtol=1e-6, atol=1e-8))
     return along(run)
 
 
@@ -223,7 +223,7 @@ def continuous_cell(M: int) -> np.ndarray:
     ball, rows = SHAPE.ball(RADIUS), []
     for seed in range(REPETITIONS):
         start = Measure(ball.sample(np.random.default_rng([M, seed, 2]), M))
-        run = gradient_flow(risk(), start, TIMES[::4], rtol=1e-6, atol=1e-8)
+        run = gradient_flow(risk(), start, TIMES[::4], solver=Adaptive(rtol=1e-6, atol=1e-8))
         rows.append(along(run) - continuous_reference())
     return np.array(rows)
 

@@ -17,7 +17,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from companion.mathematics.lipschitz import TestFunction
-from mfbook.flow import gradient_flow
+from mfbook.flow import Adaptive, gradient_flow
 from mfbook.functional import Functional
 from mfbook.measure import Measure
 
@@ -47,7 +47,7 @@ def influence(
     """
     times = np.asarray(times, dtype=float)
     grid = np.unique(np.append(0.0, times))
-    run = gradient_flow(F, mu, grid, rtol=rtol / 100, atol=rtol / 1e4, dense=True)
+    run = gradient_flow(F, mu, grid, solver=Adaptive(rtol=rtol / 100, atol=rtol / 1e4), dense=True)
     if not run.completed:
         raise RuntimeError(f"the flow {run.reason}")
     return np.array([_backward(F, run, float(t), terminal, rtol) for t in times])

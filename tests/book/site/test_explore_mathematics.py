@@ -127,7 +127,7 @@ def flows():
     """Trajectories: 1e-6 relative is asked of them."""
     rng, shape, times = np.random.default_rng(6), mf.HeadShape(3, 2, 2), np.linspace(0, 20, 6)
     R = teacher_student(shape, heads=2, sequences=4, tokens=4, vocabulary=4, scale=2.0, rng=1)
-    R, start, tight = R.risk(shape), rng.normal(size=(4, 24)), {"rtol": 1e-10, "atol": 1e-12}
+    R, start, tight = R.risk(shape), rng.normal(size=(4, 24)), {"solver": mf.Adaptive(1e-10, 1e-12)}
     heads = mf.gradient_flow(R + mf.Ridge(0.02), Measure(start), times, **tight).atoms
     F, x = mf.SphereEnergy(4.0, on_circle(np.array([2.0])), [0.8], "gelu"), rng.uniform(0, 6, 12)
     circle = flow(F.field(), Measure(on_circle(x)), times, F.space, **tight).atoms[:, :, 0]

@@ -7,7 +7,7 @@ import pytest
 
 from companion.experiments import propagation, sphere, text
 from companion.tasks import corpus_hash
-from mfbook.flow import gradient_flow
+from mfbook.flow import Euler, gradient_flow
 from mfbook.measure import Measure
 from mfbook.space import Sphere
 from mfbook.sphere import second_order
@@ -51,7 +51,7 @@ def test_draws_are_counted(M):
     assert np.allclose(propagation.observe(mu), propagation.observe(law), rtol=1e-12, atol=0)
     apart = Measure(np.repeat(atoms, np.rint(weights * M).astype(int), axis=0))
     ends = [
-        gradient_flow(propagation.risk(), start, [0, 0.25], method="euler", step=0.25).end
+        gradient_flow(propagation.risk(), start, [0, 0.25], solver=Euler(0.25)).end
         for start in (mu, apart)
     ]
     assert np.allclose(*map(propagation.observe, ends), rtol=1e-12, atol=0)

@@ -7,7 +7,7 @@ from reference import heads, make, relative
 from companion.mathematics.influence import influence
 from companion.mathematics.lipschitz import direction, distance_to, saturated
 from mfbook.confinement import Anchor, Ridge
-from mfbook.flow import gradient_flow
+from mfbook.flow import Adaptive, gradient_flow
 from mfbook.measure import Measure
 
 R, _ = make(seed=3)
@@ -25,7 +25,10 @@ QUANTITIES = {
 def slope(F, t, quantity, h=1e-3):
     """Derivative of a quantity of the flow along a mixture, by a central difference."""
     starts = [Measure(MU.atoms, MU.weights + s * TILT) for s in (h, -h)]
-    ends = [gradient_flow(F, start, [0, t], rtol=1e-9, atol=1e-11).end for start in starts]
+    ends = [
+        gradient_flow(F, start, [0, t], solver=Adaptive(rtol=1e-9, atol=1e-11)).end
+        for start in starts
+    ]
     up, down = (F(e) if quantity is None else e.integrate(quantity(e.atoms)) for e in ends)
     return (up - down) / (2 * h)
 

@@ -20,7 +20,7 @@ from companion.mathematics.tokens import (
     softmax_potential,
 )
 from mfbook.attention import HeadShape, attention_weights
-from mfbook.flow import flow, gradient_flow
+from mfbook.flow import Adaptive, flow, gradient_flow
 from mfbook.functional import check_functional
 from mfbook.measure import Measure
 from mfbook.sphere import SphereEnergy
@@ -95,7 +95,11 @@ def end_of(mu, beta=1.0):
     far.terminal = True
     upper = blow_up_bounds(mu, beta)[1]
     run = gradient_flow(
-        TokenEnergy(beta), mu, [0, 1.01 * upper], rtol=1e-9, atol=1e-11, events=[far]
+        TokenEnergy(beta),
+        mu,
+        [0, 1.01 * upper],
+        solver=Adaptive(rtol=1e-9, atol=1e-11),
+        events=[far],
     )
     assert run.completed and run.t[-1] < 1.01 * upper
     return run.t[-1]
@@ -251,7 +255,7 @@ def test_sinkhorn_attention_descends_its_energy():
     """F = -∫f dμ has first variation -f: the energy falls at the rate ∫|∇f|²dμ."""
     start = cloud(22, n=5, scale=0.7)
     times = np.linspace(0, 1, 41)
-    run = flow(sinkhorn_field, start, times, rtol=1e-9, atol=1e-11)
+    run = flow(sinkhorn_field, start, times, solver=Adaptive(rtol=1e-9, atol=1e-11))
     states = [run.measure(i) for i in range(len(run))]
     value = [-mu.integrate(sinkhorn_potential(mu)(mu.atoms)) for mu in states]
     speed = [mu.integrate((sinkhorn_field(mu.atoms, mu) ** 2).sum(axis=1)) for mu in states]

@@ -1,15 +1,14 @@
-"""Flows: order, exact solutions, conservation, clocks, events, checkpoints, failures."""
+"""Flows: order, exact solutions, conservation, clocks, events, failures."""
 
 import io
 import itertools
-import resource
 import sys
 import time
 import warnings
 
 import numpy as np
 import pytest
-from examples import interrupt_everywhere, same_bits
+from examples import same_bits
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import make, measure, relative
@@ -19,6 +18,9 @@ from scipy.linalg import expm
 from companion.mathematics.network import TwoLayerRisk
 from mfbook.confinement import Anchor, Ridge
 from mfbook.flow import (
+    RK4,
+    Adaptive,
+    Euler,
     Rosenbrock,
     constant,
     custom,
@@ -39,8 +41,8 @@ ONE = Measure([[1.0]])
 A = np.array([[-0.5, 1.0], [-1.0, -0.2]])
 B = np.array([[0.1, 0.3], [-0.2, 0.4]])
 ADAPTIVE = ["RK23", "RK45", "DOP853", "Radau", "BDF", "LSODA"]
-FIXED = ["euler", "rk4"]
-EXACT = {"rtol": 1e-11, "atol": 1e-13}
+FIXED = {"euler": Euler, "rk4": RK4}
+EXACT = {"solver": Adaptive(rtol=1e-11, atol=1e-13)}
 DECAY = polynomial_decay(0.9, 0.5, 0.7)
 PROFILES = {
     "rescaled time": None,
@@ -73,9 +75,11 @@ def still(x, mu):
     return 0 * x
 
 
-def options(method, step, rtol):
-    """A step or tolerances, whichever the method takes."""
-    return {"step": step} if method in FIXED else {"rtol": rtol, "atol": 1e-2 * rtol}
+def chosen(method, step, rtol):
+    """A solver by its name, with a step or tolerances, whichever it takes."""
+    if method in FIXED:
+        return FIXED[method](step)
+    return Adaptive(rtol=rtol, atol=1e-2 * rtol, method=method)
 
 
 @pytest.mark.parametrize("problem", ["attention", "sphere", "clock"])
@@ -87,9 +91,12 @@ def test_order_of_the_fixed_steps(method, expected, problem):
     if problem == "sphere":
         space, mu = Sphere(), Measure(Sphere().project(START.atoms), START.weights)
     xi = DECAY if problem == "clock" else None
-    exact = flow(field, mu, [0.0, 1.0], space, xi=xi, rtol=1e-12, atol=1e-14).end.atoms
+    exact = flow(
+        field, mu, [0.0, 1.0], space, xi=xi, solver=Adaptive(rtol=1e-12, atol=1e-14)
+    ).end.atoms
     steps = 1 / np.array([8, 16, 32, 64])
-    ends = [flow(field, mu, [0, 1], space, xi=xi, method=method, step=h).end.atoms for h in steps]
+    kind = FIXED[method]
+    ends = [flow(field, mu, [0, 1], space, xi=xi, solver=kind(h)).end.atoms for h in steps]
     x, y = np.log(steps), np.log([np.abs(end - exact).max() for end in ends])
     slope, intercept = np.polyfit(x, y, 1)
     bend = np.abs(slope * x + intercept - y).max() / np.ptp(x)
@@ -101,7 +108,7 @@ def test_order_of_the_fixed_steps(method, expected, problem):
 def test_tolerance_controls_the_error(method):
     errors = [
         np.abs(
-            flow(linear, START, [0, 2.0], method=method, rtol=rtol, atol=1e-2 * rtol).end.atoms
+            flow(linear, START, [0, 2.0], solver=chosen(method, 0, rtol)).end.atoms
             - linear_solution(START, 2.0)
         ).max()
         for rtol in (1e-4, 1e-6, 1e-8)
@@ -168,7 +175,7 @@ def test_order_and_splitting_of_heads_do_not_matter(p, seed, share):
     mu = measure(seed, 4, R.shape)
     w = mu.weights[p]
     other = Measure(mu.atoms[[*p, p[0]]], [share * w[0], *w[1:], (1 - share) * w[0]])
-    a, b = (gradient_flow(R, m, [0, 0.5], method="rk4", step=0.25) for m in (mu, other))
+    a, b = (gradient_flow(R, m, [0, 0.5], solver=RK4(0.25)) for m in (mu, other))
     assert np.abs(a.end.atoms[[*p, p[0]]] - b.end.atoms).max() < 1e-12
     assert relative(b.value, a.value) < 1e-12
 
@@ -177,8 +184,8 @@ def test_atoms_in_float32():
     low, _ = make(0, dtype=np.float32)
     mu = Measure(MU.atoms.astype(np.float32), MU.weights)
     exact = gradient_flow(R, MU, [0, 1.0]).end.atoms
-    for given_ in ({"rtol": 1e-4, "atol": 1e-5}, {"method": "rk4", "step": 0.125}):
-        run = gradient_flow(low, mu, [0, 0.5, 1.0], **given_)
+    for solver in (Adaptive(rtol=1e-4, atol=1e-5), RK4(0.125)):
+        run = gradient_flow(low, mu, [0, 0.5, 1.0], solver=solver)
         assert np.abs(run.end.atoms - exact).max() < 1e-3
         assert run.increase == 0  # rounding of float32 is not an increase
 
@@ -188,7 +195,7 @@ def test_energy_is_dissipated(name):
     """In time, and in rescaled time; jumps and kinks are at points of the grid."""
     F, xi, cuts = R + Ridge(0.2), PROFILES[name], [0.0, 0.5, 1.0, 1.5, 2.0]
     t = np.unique([np.linspace(a, b, 33) for a, b in itertools.pairwise(cuts)])
-    run = gradient_flow(F, MU, t, xi, rtol=1e-9, atol=1e-11)
+    run = gradient_flow(F, MU, t, xi, solver=Adaptive(rtol=1e-9, atol=1e-11))
     lost = 0.0
     for a, b in itertools.pairwise(cuts):
         piece = (t >= a) & (t <= b)
@@ -228,25 +235,25 @@ class Geodesics(Sphere):
 def test_steps_are_those_of_the_space():
     start, times = Measure(Sphere().sample(0, 3, 2)), np.linspace(0, 2, 5)
     turn = np.array([[0.0, 1.0], [-1.0, 0.0]])
-    run = flow(lambda x, mu: x @ turn, start, times, Geodesics(), method="euler", step=0.5)
+    run = flow(lambda x, mu: x @ turn, start, times, Geodesics(), solver=Euler(0.5))
     for t, atoms in zip(times, run.atoms, strict=True):
         np.testing.assert_allclose(atoms, start.atoms @ expm(t * turn), atol=1e-13)
 
 
 def test_euler_uses_the_rate_at_the_start_of_each_step():
     xi, eps, x = warmup_cosine(1.0, 0.5, 1.0, 0.1), 0.125, np.array(MU.atoms)
-    run = gradient_flow(R, MU, [0.25, 1.0], xi, method="euler", step=eps)
+    run = gradient_flow(R, MU, [0.25, 1.0], xi, solver=Euler(eps))
     for n in range(2, 8):
         x = x - 2 * eps * xi(n * eps) * R.gradient(x, Measure(x, MU.weights))
     assert np.abs(run.end.atoms - x).max() < 1e-14 and run.steps == 6
     late = custom(lambda t: xi(t + eps), clock=xi.clock)
-    wrong = gradient_flow(R, MU, [0.25, 1.0], late, method="euler", step=eps)
+    wrong = gradient_flow(R, MU, [0.25, 1.0], late, solver=Euler(eps))
     assert relative(wrong.end.atoms, x) > NOTICED
 
 
 @pytest.mark.parametrize("method", [*ADAPTIVE, *FIXED])
 def test_one_time(method):
-    run = gradient_flow(R, MU, [1.5], method=method, **options(method, 0.5, 1e-6))
+    run = gradient_flow(R, MU, [1.5], solver=chosen(method, 0.5, 1e-6))
     assert np.array_equal(run.atoms, [MU.atoms]) and run.completed
     assert relative(run.value[0], R(MU)) < 1e-14 and run.steps == 0
 
@@ -254,15 +261,17 @@ def test_one_time(method):
 @pytest.mark.parametrize("method", ["DOP853", "LSODA"])
 def test_a_clock_that_stands_still(method):
     times = [0.0, 0.5, 1.0, 1.2, 1.7, 2.0, 3.0]
-    run = gradient_flow(R, MU, times, PAUSE, method=method, **EXACT)
+    run = gradient_flow(R, MU, times, PAUSE, solver=Adaptive(rtol=1e-11, atol=1e-13, method=method))
     assert run.tau == pytest.approx([0, 0.5, 1, 1, 1, 1, 2], abs=1e-12)
     assert np.abs(run.atoms[2] - run.atoms[5]).max() < 1e-12 and run.completed
     assert np.abs(run.end.atoms - gradient_flow(R, MU, [0, 2.0], **EXACT).end.atoms).max() < 1e-8
-    nothing = gradient_flow(R, MU, [0, 1.0, 2.0], custom(lambda t: 0 * t), method=method)
+    nothing = gradient_flow(
+        R, MU, [0, 1.0, 2.0], custom(lambda t: 0 * t), solver=Adaptive(method=method)
+    )
     assert np.array_equal(nothing.atoms, np.array([MU.atoms] * 3)) and nothing.steps == 0
     half = crossing(np.exp(-1.0), terminal=True)
-    run = gradient_flow(Ridge(1.0), ONE, [0, 1.0, 1.5, 2.0, 4.0], PAUSE, method=method,
-                        events=[half])  # fmt: skip
+    run = gradient_flow(Ridge(1.0), ONE, [0, 1.0, 1.5, 2.0, 4.0], PAUSE, events=[half],
+                        solver=Adaptive(method=method))  # fmt: skip
     assert (np.diff(run.t) >= 0).all() and 1 - 1e-6 < run.t[-1] <= 2 + 1e-6
     assert run.end.atoms[0, 0] == pytest.approx(np.exp(-1), abs=1e-6)
 
@@ -270,8 +279,8 @@ def test_a_clock_that_stands_still(method):
 @pytest.mark.parametrize("method", [*ADAPTIVE, *FIXED])
 def test_flow_on_the_sphere(method):
     mu, dense = Measure(Sphere().sample(0, 5, 3)), method not in FIXED
-    run = flow(height, mu, [0, 0.5, 2.0], Sphere(), method=method, dense=dense,
-               **options(method, 0.01, 1e-7))  # fmt: skip
+    solver = chosen(method, 0.01, 1e-7)
+    run = flow(height, mu, [0, 0.5, 2.0], Sphere(), dense=dense, solver=solver)
     inner = [run.at(t).atoms for t in (0.123, 1.0)] if dense else []
     assert np.abs(np.linalg.norm([*run.atoms, *inner], axis=2) - 1).max() < 1e-12
     # z' = 1 - z^2
@@ -284,8 +293,8 @@ def test_flow_in_a_ball(method):
     """Drawn to a point outside: straight to the boundary, then along it to the nearest point."""
     ball, a = Ball(1.0, (2, 1)), np.array([2.0, 0.0, 0.5])
     mu = Measure([[0.0, 0.9, 0.0], [-0.5, 0.1, 0.9]])
-    run = gradient_flow(Anchor(1.0, a).on(ball), mu, [0.0, 0.25, 12.0], method=method,
-                        **options(method, 0.05, 1e-5))  # fmt: skip
+    run = gradient_flow(Anchor(1.0, a).on(ball), mu, [0.0, 0.25, 12.0],
+                        solver=chosen(method, 0.05, 1e-5))  # fmt: skip
     assert run.completed and ball.contains(run.atoms.reshape(-1, 3)).all()
     assert np.abs(run.end.atoms - [1.0, 0.0, 0.5]).max() < 1e-3 and run.dissipation[-1] < 1e-6
 
@@ -294,7 +303,13 @@ def test_sliding_along_the_boundary_of_a_ball():
     """For the velocity (2, 0): first a chord, then the arc, with phi' = -2 sin phi on it."""
     ball, phi = Ball(1.0, (2,)), 2.0
     mu = Measure([[np.cos(phi), np.sin(phi)]])
-    run = flow(lambda x, m: np.broadcast_to([2.0, 0.0], x.shape), mu, [0, 2.0], ball, rtol=1e-7)
+    run = flow(
+        lambda x, m: np.broadcast_to([2.0, 0.0], x.shape),
+        mu,
+        [0, 2.0],
+        ball,
+        solver=Adaptive(rtol=1e-7),
+    )
     left = 2.0 + np.cos(phi)  # the chord has the length -2 cos phi
     angle = 2 * np.arctan(np.tan((np.pi - phi) / 2) * np.exp(-2 * left))
     assert np.abs(run.end.atoms[0] - [np.cos(angle), np.sin(angle)]).max() < 1e-4
@@ -314,8 +329,8 @@ def test_events_and_what_is_between_the_records(method):
     events = [crossing(0.0), crossing(0.0, direction=1), crossing(0.0, direction=-1), crossing(2.0)]
     times = np.linspace(0, 8, 9)
     run, alone = (
-        flow(lambda x, mu: x @ [[0, 1], [-1, 0]], Measure([[1.0, 0.0]]), times, method=method,
-             events=seen, dense=dense, rtol=1e-7, atol=1e-9)
+        flow(lambda x, mu: x @ [[0, 1], [-1, 0]], Measure([[1.0, 0.0]]), times, events=seen,
+             dense=dense, solver=Adaptive(rtol=1e-7, atol=1e-9, method=method))
         for seen, dense in ((events, True), ((), False))
     )  # fmt: skip
     zeros = np.pi * np.array([0.5, 1.5, 2.5])
@@ -360,7 +375,7 @@ def test_events_up_to_the_one_that_ends_the_flow(levels, terminal, method):
     events = [crossing(level, terminal=i in terminal) for i, level in enumerate(levels)]
     events.append(lambda t, mu: t - 0.425)
     run = flow(lambda x, mu: 0 * x + 1, Measure([[0.0]]), [0, 0.35, 0.8], events=events,
-               method=method)  # fmt: skip
+               solver=Adaptive(method=method))  # fmt: skip
     stops = [level for i, level in enumerate(levels) if i in terminal and level < 0.8]
     end = min(stops, default=0.8)
     # an event at an output time comes just before or after it
@@ -391,11 +406,11 @@ def test_a_zero_at_an_end_counts_once(sign, direction):
 
 
 def test_a_step_that_is_too_large_shows():
-    run = gradient_flow(Ridge(1.0), START, [0, 5.0], method="euler", step=2.5)
+    run = gradient_flow(Ridge(1.0), START, [0, 5.0], solver=Euler(2.5))
     # each step multiplies by -3/2; the last of two increases is the largest
     assert run.increase == pytest.approx(run.value[0] * 1.5**2 * (1.5**2 - 1), rel=1e-9)
     assert "increases" in repr(run) and run.completed
-    fine = gradient_flow(Ridge(1.0), START, [0, 5.0], method="euler", step=0.5)
+    fine = gradient_flow(Ridge(1.0), START, [0, 5.0], solver=Euler(0.5))
     assert fine.increase == 0 and "increases" not in repr(fine)
 
 
@@ -416,7 +431,7 @@ def test_blow_up_is_reported(name, method):
     start = gradient_flow if isinstance(what, Functional) else flow
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        run = start(what, mu, [0, step, 1e6], method=method, **options(method, step, 1e-3))
+        run = start(what, mu, [0, step, 1e6], solver=chosen(method, step, 1e-3))
     assert not run.completed and run.t[0] == 0 and len(run.t) == len(run.atoms) <= 2
     assert np.isfinite(run.atoms).all() and run.reason in repr(run) and "stopped" in repr(run)
     assert name == "all heads" or run.t.tolist() == [0, 0.25]
@@ -425,7 +440,7 @@ def test_blow_up_is_reported(name, method):
 @pytest.mark.parametrize("method", ADAPTIVE)
 def test_failure_of_the_solver_is_reported(method):
     """x' = -1/x reaches zero at t = 1/2 with infinite speed."""
-    run = flow(lambda x, mu: -1 / x, ONE, [0, 0.25, 1.0], method=method, rtol=1e-5)
+    run = flow(lambda x, mu: -1 / x, ONE, [0, 0.25, 1.0], solver=Adaptive(rtol=1e-5, method=method))
     assert not run.completed and run.t.tolist() == [0.0, 0.25] and run.reason in repr(run)
 
 
@@ -435,136 +450,10 @@ def test_errors_of_the_field_are_not_hidden(method):
         raise ZeroDivisionError("mine")
 
     with pytest.raises(ZeroDivisionError, match="mine"):
-        flow(wrong, START, [0, 1.0], method=method, **options(method, 0.5, 1e-6))
+        flow(wrong, START, [0, 1.0], solver=chosen(method, 0.5, 1e-6))
 
 
-RESUMED = {
-    "RK23": {"rtol": 1e-2, "atol": 1e-2},
-    "RK45": {"rtol": 1e-2, "atol": 1e-2},
-    "DOP853": {"rtol": 1e-3, "atol": 1e-3},
-    "euler": {"step": 0.125},
-    "rk4": {"step": 0.125},
-}
 TIMES = [0.0, 0.25, 0.375, 1.0]
-
-
-@pytest.fixture
-def jumping(monkeypatch):
-    """A clock by which a minute passes between two looks at it: a run is saved all the time."""
-    minutes = itertools.count(0.0, 60.0)
-    monkeypatch.setattr(time, "monotonic", lambda: next(minutes))
-
-
-@pytest.mark.parametrize(
-    ("method", "error"),
-    [*((method, KeyboardInterrupt) for method in RESUMED), ("RK45", MemoryError)],
-)
-def test_interrupted_anywhere_and_resumed_gives_the_same_bits(method, error, tmp_path, jumping):
-    """In a stage, in a record, while saving; what kills a run leaves what was saved."""
-    path = tmp_path / "run.npz"
-
-    def run(path=None):
-        return gradient_flow(R, MU, TIMES, DECAY, method=method, checkpoint=path, **RESUMED[method])
-
-    whole = run()
-    for resumed in interrupt_everywhere(run, path, 2503, error):
-        same_bits(resumed, whole)
-    same_bits(run(path), whole)
-    assert [p.name for p in tmp_path.iterdir()] == ["run.npz"]
-
-
-@pytest.mark.parametrize("method", ["RK45", "DOP853"])
-def test_resumed_with_events_and_on_the_sphere(method, tmp_path):
-    mu = Measure(Sphere().sample(0, 3, 3))
-
-    def seen(t, mu):
-        return np.sin(1.5 * t) + 0.1 * mu.atoms[0, 2]
-
-    def run(path=None):
-        return flow(height, mu, [0, 0.5, 3.0], Sphere(), xi=constant(0.7), method=method,
-                    rtol=1e-3, atol=1e-5, events=[seen], checkpoint=path)  # fmt: skip
-
-    whole = run()
-    assert len(whole.events[0]) == 1
-    for resumed in interrupt_everywhere(run, tmp_path / "run.npz", 2503):
-        same_bits(resumed, whole)
-
-
-@pytest.mark.parametrize("method", ["Radau", "BDF", "LSODA"])
-def test_methods_that_look_back_have_no_checkpoint(method, tmp_path):
-    with pytest.raises(ValueError, match="^checkpoint:"):
-        flow(linear, START, [0, 0.3, 2.0], method=method, checkpoint=tmp_path / "run")
-
-
-class Counted(Functional):
-    """The risk, how often it was asked for, and a process that is killed at some question."""
-
-    def __init__(self, last=np.inf):
-        self.asked, self.last = 0, last
-
-    def at(self, mu):
-        self.asked += 1
-        if self.asked > self.last:
-            raise MemoryError
-        return R.at(mu)
-
-
-def test_what_is_saved_is_not_done_again_and_not_lost_on_a_full_disk(tmp_path):
-    path, F, again = tmp_path / "run", Counted(), Counted()
-    options = {"method": "rk4", "step": 0.125, "checkpoint": path}
-    part = gradient_flow(R, MU, TIMES, budget=12, **options)
-    before = path.read_bytes()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
-    try:
-        with pytest.raises(OSError):
-            gradient_flow(R, MU, TIMES, **options)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert path.read_bytes() == before and not part.completed
-    whole = gradient_flow(F, MU, TIMES, **options)
-    same_bits(gradient_flow(again, MU, TIMES, **options), whole)
-    assert whole.completed and again.asked < 4 < F.asked
-
-
-def test_a_run_is_saved_on_its_way(tmp_path, jumping):
-    """What is killed near its end goes on from there, and not from the start."""
-    options = {"method": "rk4", "step": 1 / 16, "checkpoint": tmp_path / "run.npz"}
-    F, again = Counted(50), Counted()
-    with pytest.raises(MemoryError):
-        gradient_flow(F, MU, TIMES, **options)
-    gradient_flow(again, MU, TIMES, **options)
-    assert again.asked < 30 < 50 < F.asked + again.asked
-
-
-def test_checkpoint_of_another_run_is_refused(tmp_path):
-    path = tmp_path / "run.npz"
-    base = dict(F=R, mu=MU, times=[0, 0.5], xi=constant(0.6), method="RK45", rtol=1e-6, atol=1e-8)
-    gradient_flow(**base, checkpoint=path)
-    gradient_flow(**base, checkpoint=str(path))
-    others = {
-        "F": -R, "F ": R + Ridge(0.1), "F  ": R.on(R.shape.ball(9.0)),
-        "mu": Measure(MU.atoms), "mu ": Measure(1.01 * MU.atoms, MU.weights),
-        "times": [0, 0.25, 0.5], "xi": constant(0.61), "xi ": custom(lambda t: 0.6 + t * (0.5 - t)),
-        "method": "DOP853", "rtol": 1e-7, "atol": 1e-9, "events": [crossing(0.0)],
-    }  # fmt: skip
-    for name, value in others.items():
-        with pytest.raises(ValueError, match="^checkpoint:"):
-            gradient_flow(**{**base, name.strip(): value}, checkpoint=path)
-
-
-def test_bad_files(tmp_path):
-    """What is no checkpoint."""
-    for i, content in enumerate((b"", b"nonsense", b"PK\x03\x04 broken")):
-        (tmp_path / f"{i}.npz").write_bytes(content)
-    np.save(tmp_path / "array.npy", np.ones(3))
-    np.savez(tmp_path / "arrays.npz", a=np.ones(3))
-    for path in list(tmp_path.iterdir()):
-        with pytest.raises(ValueError, match="^checkpoint:"):
-            gradient_flow(R, MU, [0, 0.5], checkpoint=path)
-    for path, dense in ((tmp_path / "nowhere" / "run.npz", False), (tmp_path / "run.npz", True)):
-        with pytest.raises(ValueError, match="^checkpoint:"):
-            gradient_flow(R, MU, [0, 0.5], checkpoint=path, dense=dense)
 
 
 def test_trajectory_gives_measures_and_integrals():
@@ -586,33 +475,32 @@ def test_trajectory_gives_measures_and_integrals():
 
 
 def test_progress_is_shown_on_demand_and_changes_nothing(capsys):
-    for given_ in ({}, {"method": "euler", "step": 0.25}):
-        quiet = gradient_flow(R, MU, [0, 0.5], **given_)
+    for solver in (None, Euler(0.25)):
+        quiet = gradient_flow(R, MU, [0, 0.5], solver=solver)
         assert capsys.readouterr().err == ""
-        same_bits(gradient_flow(R, MU, [0, 0.5], progress=True, **given_), quiet)
+        same_bits(gradient_flow(R, MU, [0, 0.5], progress=True, solver=solver), quiet)
         assert "100%" in capsys.readouterr().err
 
 
 BALL = Ball(1.0, (2, 1))
 FAR = Measure([[2.0, 0.0, 0.0]])
-RK4 = {"method": "rk4", "step": 1}
+STEPS = {"solver": RK4(1)}
 BAD = [
-    ("field", "not finite", lambda x, mu: x * np.nan, START, RK4),
+    ("field", "not finite", lambda x, mu: x * np.nan, START, STEPS),
     ("mu", "off the sphere", height, FAR, {"space": Sphere()}),
     ("mu", "outside", height, FAR, {"space": BALL}),
     ("mu", "huge", linear, Measure([[1e80, 0.0]]), {}),
     ("times", "too far", still, START, {"times": [0, 1e100]}),
-    ("times", "no multiple", still, START, {"times": [0, 1.2], **RK4}),
-    ("times", "the same multiple", still, START, {"times": [0, 1, 1 + 1e-12], **RK4}),
-    ("step", "missing", still, START, {"method": "euler"}),
-    ("step", "too small", still, START, {"method": "euler", "step": 1e-30}),
-    ("step", "not its own", still, START, {"step": 0.5}),
+    ("times", "no multiple", still, START, {"times": [0, 1.2], **STEPS}),
+    ("times", "the same multiple", still, START, {"times": [0, 1, 1 + 1e-12], **STEPS}),
+    ("step", "too small", still, START, {"solver": Euler(1e-30)}),
+    ("solver", "a word", still, START, {"solver": "RK45"}),
     ("xi", "negative at a time", still, START,
      {"xi": custom(lambda t: np.where(t == 1.0, -1.0, 1.0), clock=lambda t: t)}),
     ("xi", "clock decreases", still, START, {"xi": custom(lambda t: 1 + 0 * t, clock=np.cos)}),
-    ("events", "fixed steps", still, START, {"events": [crossing(0)], **RK4}),
-    ("dense", "fixed steps", still, START, {"dense": True, **RK4}),
-    ("method", "no linearisation", still, START, {"method": "rosenbrock"}),
+    ("events", "fixed steps", still, START, {"events": [crossing(0)], **STEPS}),
+    ("dense", "fixed steps", still, START, {"dense": True, **STEPS}),
+    ("solver", "no linearisation", still, START, {"solver": Adaptive(method="rosenbrock")}),
     ("functional", "given twice", R, MU, {"functional": R}),
     ("space", "given twice", R, MU, {"space": Sphere()}),
 ]  # fmt: skip
@@ -645,8 +533,11 @@ class Own(Functional):
 def test_a_network_with_kinks_takes_a_solver_that_passes_over_them():
     run = gradient_flow(KINKED, NEURONS, [0.0, 5.0])
     assert run.completed and run.method == "RK23" and run.evaluations < 5000
-    same_bits(run, gradient_flow(Own(), NEURONS, [0, 5], method="RK23", rtol=1e-4, atol=1e-7))
-    fine = gradient_flow(KINKED, NEURONS, [0.0, 5.0], rtol=1e-5, atol=1e-8)
+    same_bits(
+        run,
+        gradient_flow(Own(), NEURONS, [0, 5], solver=Adaptive(rtol=1e-4, atol=1e-7, method="RK23")),
+    )
+    fine = gradient_flow(KINKED, NEURONS, [0.0, 5.0], solver=Adaptive(rtol=1e-5, atol=1e-8))
     assert abs(run.value[-1] - fine.value[-1]) < 1e-4
     both = KINKED + Ridge(0.1)
     assert both.jumps and not (Ridge(1.0) + Ridge(2.0)).jumps and not Functional().jumps
@@ -656,34 +547,11 @@ def test_a_network_with_kinks_takes_a_solver_that_passes_over_them():
 
 
 def test_steps_that_collapse_at_kinks_are_noticed():
+    assert gradient_flow(Own(), NEURONS, [0.0, 5.0]).method.endswith("then RK23")
     with pytest.warns(RuntimeWarning, match="as at kinks.*method='RK23'"):
-        run = gradient_flow(Own(), NEURONS, [0.0, 0.01, 1e4])
+        run = gradient_flow(Own(), NEURONS, [0.0, 0.01, 1e4], solver=Adaptive(method="DOP853"))
     assert not run.completed and "as at kinks" in run.reason and run.evaluations < 100_000
     assert len(run) < 3
-
-
-@pytest.mark.parametrize("method", ["DOP853", "LSODA", "euler", "rk4"])
-def test_a_budget_that_is_spent(method):
-    given_ = {"method": method} | ({"step": 0.0078125} if method in ("euler", "rk4") else {})
-    whole = gradient_flow(R, MU, [0.0, 0.5, 2.0], budget=10**6, **given_)
-    part = gradient_flow(R, MU, [0.0, 0.5, 2.0], budget=whole.evaluations // 2, **given_)
-    assert whole.completed and not part.completed and "stopped: the budget of" in repr(part)
-    assert part.reason.startswith(f"the budget of {whole.evaluations // 2} evaluations was spent")
-    assert part.evaluations < whole.evaluations
-    n = len(part)
-    assert n < 3 and (part.atoms == whole.atoms[:n]).all()
-
-
-@pytest.mark.parametrize("method", ["DOP853", "euler"])
-def test_a_larger_budget_goes_on_from_the_checkpoint(method, tmp_path):
-    given_ = {"method": method} | ({"step": 0.0078125} if method == "euler" else {})
-    whole = gradient_flow(R, MU, [0.0, 8.0], **given_)
-    file = tmp_path / "run.npz"
-    part = gradient_flow(R, MU, [0, 8], checkpoint=file, budget=whole.evaluations // 2, **given_)
-    assert not part.completed and file.exists()
-    same_bits(gradient_flow(R, MU, [0.0, 8.0], checkpoint=file, **given_), whole)
-    with pytest.raises(ValueError, match="^budget"):
-        gradient_flow(R, MU, [0.0, 8.0], budget=0)
 
 
 class Terminal(io.StringIO):
@@ -700,5 +568,53 @@ def test_a_terminal_is_told_after_two_seconds(file, seconds, shown, monkeypatch)
         return -x
 
     monkeypatch.setattr(sys, "stderr", file())
-    flow(slow, START, [0.0, 5.0], method="euler", step=1.0)
+    flow(slow, START, [0.0, 5.0], solver=Euler(0.5))
     assert ("flow of 3 atoms" in sys.stderr.getvalue()) == shown
+
+
+def test_a_budget_that_is_spent():
+    whole = gradient_flow(R, MU, [0.0, 0.5, 2.0])
+    part = gradient_flow(R, MU, [0.0, 0.5, 2.0], solver=Adaptive(budget=whole.evaluations // 2))
+    assert whole.completed and not part.completed and "stopped: the budget of" in repr(part)
+    assert "try a stiff method" in part.reason and part.evaluations < whole.evaluations
+    n = len(part)
+    assert n < 3 and (part.atoms == whole.atoms[:n]).all()
+
+
+@pytest.mark.parametrize("solver", [Adaptive(), Euler(0.01)])
+def test_what_is_interrupted_is_not_lost(solver):
+    def field(x, mu):
+        if x[0, 0] < 0.5:
+            raise KeyboardInterrupt
+        return -x
+
+    run = flow(field, ONE, [0.0, 0.25, 0.5, 2.0], solver=solver)
+    assert not run.completed and run.t.tolist() == [0.0, 0.25, 0.5] and "interrupted" in run.reason
+
+
+@pytest.mark.parametrize("solver", [Euler(0.5), RK4(0.5)])
+def test_steps_that_are_too_long_are_no_success(solver):
+    """x' = -10 x: both methods blow up, long before any number overflows."""
+    run = gradient_flow(Ridge(10.0), ONE, [0.0, 5.0], solver=solver)
+    assert not run.completed and "F rose from" in run.reason and "use Adaptive()" in run.reason
+    assert gradient_flow(Ridge(10.0), ONE, [0.0, 5.0]).completed
+
+
+def test_a_stiff_horizon_is_given_to_a_stiff_method():
+    """An explicit method would take millions of steps to this horizon."""
+    run = gradient_flow(Ridge(1e6) + Anchor(1.0, [3.0]), ONE, [0.0, 100.0])
+    assert run.completed and run.method.endswith("LSODA") and run.evaluations < 20_000
+    assert run.end.atoms[0, 0] == pytest.approx(3 / (1e6 + 1), abs=1e-8)
+
+
+@pytest.mark.parametrize("radius", [0.5, 0.8])
+def test_heads_in_balls_cost_no_more_than_free_ones(radius):
+    shape = R.shape
+    inside = shape.ball(radius)
+    start = Measure(inside.project(MU.atoms), MU.weights)
+    free = gradient_flow(R, start, [0.0, 50.0])
+    held = gradient_flow(R.on(inside), start, [0.0, 50.0])
+    assert held.completed and held.evaluations < 4 * free.evaluations
+    assert inside.contains(held.end.atoms).all()
+    fine = gradient_flow(R.on(inside), start, [0.0, 50.0], solver=Adaptive(1e-7, 1e-9, "RK23"))
+    assert held.value[-1] == pytest.approx(fine.value[-1], abs=1e-4)

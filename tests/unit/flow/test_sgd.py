@@ -1,16 +1,14 @@
 """Stochastic gradient descent: its law, its clock, its bits, its interruptions."""
 
-import itertools
-import time
 import warnings
 
 import numpy as np
 import pytest
-from examples import interrupt_everywhere, same_bits
+from examples import same_bits
 from reference import Program, make, measure, relative
 
 from mfbook.confinement import Anchor, Ridge
-from mfbook.flow import constant, custom, gradient_flow, polynomial_decay, sgd, warmup_cosine
+from mfbook.flow import Euler, gradient_flow, polynomial_decay, sgd, warmup_cosine
 from mfbook.measure import Measure
 from mfbook.space import Sphere
 
@@ -59,7 +57,7 @@ def test_without_noise_it_is_euler(name):
     one, _ = make(2, S=1, soft=False)
     for F in (one, Ridge(0.7), one + Ridge(0.1)):
         noiseless = sgd(F, MU, TIMES, EPS, 0, xi=PROFILES[name])
-        euler = gradient_flow(F, MU, TIMES, method="euler", step=EPS, xi=PROFILES[name])
+        euler = gradient_flow(F, MU, TIMES, solver=Euler(EPS), xi=PROFILES[name])
         for field in ("t", "tau", "atoms", "value", "dissipation"):
             assert np.allclose(getattr(noiseless, field), getattr(euler, field), rtol=1e-13)
 
@@ -99,56 +97,12 @@ def test_blow_up_is_reported():
 
 
 @pytest.mark.parametrize(
-    ("kind", "error"),
-    [
-        (np.random.PCG64, KeyboardInterrupt),
-        (np.random.Philox, KeyboardInterrupt),
-        (np.random.MT19937, MemoryError),
-    ],
-)
-def test_interrupted_anywhere_and_resumed_gives_the_same_bits(kind, error, tmp_path, monkeypatch):
-    """A minute passes between two looks at the clock, so that every step is saved."""
-    minutes, path = itertools.count(0.0, 60.0), tmp_path / "run.npz"
-    monkeypatch.setattr(time, "monotonic", lambda: next(minutes))
-
-    def run(path=None):
-        rng = np.random.Generator(kind(5))
-        return sgd(R, MU, TIMES, EPS, rng, batch=2, xi=XI, checkpoint=path), rng.random()
-
-    whole, after = run()
-    for resumed, then in [*interrupt_everywhere(run, path, 997, error), run(path)]:
-        same_bits(resumed, whole)
-        assert then == after
-    assert [p.name for p in tmp_path.iterdir()] == ["run.npz"]
-
-
-def test_checkpoint_of_another_run_is_refused(tmp_path):
-    path = tmp_path / "run.npz"
-    base = dict(F=R, mu=MU, times=[0, 0.5], epsilon=EPS, rng=5, batch=2, xi=constant(0.6))
-    sgd(**base, checkpoint=path)
-    sgd(**base, checkpoint=str(path))
-    others = {
-        "F": -R, "F ": make(1, S=6)[0], "F  ": R.on(R.shape.ball(9.0)),
-        "mu": Measure(MU.atoms), "times": [0, 0.25, 0.5],
-        "epsilon": EPS / 2, "rng": 6, "batch": 1, "xi": constant(0.61),
-        "xi ": custom(lambda t: 0.6 + t * (0.5 - t)),
-    }  # fmt: skip
-    for name, value in others.items():
-        with pytest.raises(ValueError, match="^checkpoint:"):
-            sgd(**{**base, name.strip(): value}, checkpoint=path)
-    gradient_flow(R, MU, [0, 0.5], checkpoint=tmp_path / "flow.npz")
-    with pytest.raises(ValueError, match="^checkpoint:"):
-        sgd(**base, checkpoint=tmp_path / "flow.npz")
-
-
-@pytest.mark.parametrize(
     ("name", "value"),
     [
         ("mu", Measure(1e80 * MU.atoms)),
         ("times", [0, 0.3]),
         ("times", [0.25, 0.25 * (1 + 1e-12)]),
         ("epsilon", 1e-300),
-        ("checkpoint", "/nowhere/run.npz"),
     ],
 )
 def test_bad_input_is_named_and_draws_nothing(name, value):
@@ -158,3 +112,19 @@ def test_bad_input_is_named_and_draws_nothing(name, value):
     with pytest.raises((TypeError, ValueError), match=f"^{name}:"):
         sgd(**{**good, name: value})
     assert rng.bit_generator.state == before
+
+
+def test_steps_that_are_too_long_are_no_success():
+    run = sgd(Ridge(10.0), Measure([[1.0]]), [0.0, 1.0, 2.0, 5.0], 0.5, 0)
+    assert not run.completed and "F rose from" in run.reason
+
+
+def test_what_is_interrupted_is_not_lost():
+    class Stopped(Ridge):
+        def sample(self, rng, n):
+            if rng.random() < 0.02:
+                raise KeyboardInterrupt
+            return self
+
+    run = sgd(Stopped(0.1), Measure([[1.0]]), np.arange(200.0), 1.0, 3)
+    assert not run.completed and 1 < len(run) < 200 and "interrupted" in run.reason

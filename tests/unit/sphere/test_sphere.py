@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.integrate import simpson
 
 from mfbook.activations import NAMED
-from mfbook.flow import flow
+from mfbook.flow import Adaptive, flow
 from mfbook.measure import Measure
 from mfbook.space import Sphere
 from mfbook.sphere import SphereEnergy, frames, second_order, velocity_jacobian
@@ -279,7 +279,7 @@ def test_energies_without_units_and_normalised_ones():
 def along_flow(F, mu, ascent, t=0.3, count=61, weigh=lambda s: 1):
     """Change of the energy on a short flow, and the integral of the dissipation."""
     times = np.linspace(0, t, count)
-    run = flow(F.field(ascent), mu, times, F.space, rtol=1e-11, atol=1e-12)
+    run = flow(F.field(ascent), mu, times, F.space, solver=Adaptive(rtol=1e-11, atol=1e-12))
     states = [Measure(SPHERE.project(x), mu.weights) for x in run.atoms]
     rates = [(weigh(s) * s.weights) @ (velocity(F, s.atoms, s) ** 2).sum(axis=1) for s in states]
     return (1 if ascent else -1) * (F(states[-1]) - F(states[0])) / simpson(rates, x=times)

@@ -3,7 +3,6 @@ r"""Stochastic gradient descent on M heads, as in equation (19)."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from os import PathLike
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,15 +10,16 @@ from numpy.typing import ArrayLike
 from mfbook import _progress
 from mfbook import _validate as validate
 from mfbook._types import Seed
-from mfbook.flow.checkpoint import Checkpoint
-from mfbook.flow.grid import step_numbers
-from mfbook.flow.integrators import escaped
+from mfbook.flow.integrators import escaped, step_numbers
 from mfbook.flow.learning_rate import LearningRate, as_profile
 from mfbook.flow.trajectory import Trajectory
 from mfbook.functional import Functional
 from mfbook.measure import Measure, check_start
 
 __all__ = ["sgd"]
+
+#: A descent in which F rises so far above the start is given up.
+RUNAWAY = 1e6
 
 
 def sgd(
@@ -32,7 +32,6 @@ def sgd(
     batch: int = 1,
     xi: LearningRate | Callable | None = None,
     progress: bool | None = None,
-    checkpoint: str | PathLike | None = None,
 ) -> Trajectory:
     r"""Stochastic gradient descent (19): every step sees fresh samples, shared by all atoms.
 
@@ -44,7 +43,7 @@ def sgd(
 
     For an attention risk a sample is ``batch`` sequences drawn with replacement, with their labels
     drawn from the soft labels; then :math:`\mathbb E[g_i^n\mid\text{past}]=G(\theta_i^n;\mu^n)`.
-    Without noise the steps are those of ``gradient_flow(..., method="euler", step=epsilon)``.
+    Without noise the steps are those of ``gradient_flow(..., solver=Euler(epsilon))``.
 
     - ``F``: With ``sample(rng, n)``; its own ``value`` is recorded.
     - ``mu``: State at ``times[0]``; weights may differ, and M equal atoms of weight 1/M move as one
@@ -56,10 +55,9 @@ def sgd(
     - ``xi``: Learning-rate profile. Default: rescaled time, the factor :math:`2\xi` is one.
     - ``progress``: Show a progress bar with the time that is left. Default: after two seconds, on a
       terminal or in a notebook.
-    - ``checkpoint``: File that is written every 30 seconds and when the run is interrupted; calling
-      again with the same arguments goes on from there and gives the same bits.
 
-    Returns ``dissipation`` is that of F, not of the samples.
+    ``dissipation`` is that of F, not of the samples. What was computed is returned in any case,
+    also when the run is interrupted; a run in which F rises far above its start is given up.
 
     Examples
     --------
@@ -75,49 +73,46 @@ def sgd(
     profile, rng = as_profile(xi), validate.generator(rng)
     times = np.asarray(times, dtype=float)
     F.at(mu)  # refuses atoms of another dimension before anything is drawn
-    store = Checkpoint(
-        checkpoint, lambda: F.at(mu).gradient(mu.atoms), mu.atoms, mu.weights, times, epsilon,
-        batch, profile(times), np.round(profile.tau(times), 9), rng.bit_generator.state, F.space,
-    )  # fmt: skip
-    n, x, states, drawn = store.load(int(numbers[0]), mu.atoms, [], rng.bit_generator.state)
-    rng.bit_generator.state = drawn
-    reason = ""
+    n, x, reason = int(numbers[0]), mu.atoms, ""
+    rows: list[tuple] = []
     bar = _progress.bar(
         progress, total=int(numbers[-1]), initial=n, unit="step",
         desc=f"descent of {mu.size} atoms",
     )  # fmt: skip
-    with bar, store:
-        while True:
-            store.mark(n, x, states, rng.bit_generator.state)
-            if len(states) < len(numbers) and n == numbers[len(states)]:
-                states.append(x)
-            if len(states) == len(numbers):
-                break
-            state = Measure(x, mu.weights)
-            rate = 2 * epsilon * profile(n * epsilon)
-            with np.errstate(over="ignore", invalid="ignore"):
-                g = F.sample(rng, batch).at(state).gradient(state.atoms)
+    try:
+        with bar, np.errstate(over="ignore", invalid="ignore"):
+            while True:
+                state = Measure(x, mu.weights)
+                if n == numbers[len(rows)]:
+                    rows.append(_row(F, state))
+                    value, first = rows[-1][1], rows[0][1]
+                    if value > first + RUNAWAY * (1 + abs(first)):
+                        reason = f"F rose from {first:.3g} to {value:.3g} by step {n}"
+                    if reason or len(rows) == len(numbers):
+                        break
+                g = F.sample(rng, batch).at(state).gradient(x)
+                rate = 2 * epsilon * profile(n * epsilon)
                 step = g if escaped(g) else rate * F.space.tangent(x, -g)
                 moved = step if escaped(step) else F.space.retract(x, step)
-            if escaped(moved):
-                reason = f"left the range of floating-point numbers in step {n + 1}"
-                break
-            x, n = moved, n + 1
-            bar.update()
-    return _trajectory(F, mu, profile, times[: len(states)], states, n, reason)
-
-
-def _trajectory(F, mu, profile, times, states, n, reason) -> Trajectory:
-    """Values of F itself along the run."""
-    values, speeds = [], []
-    for x in states:
-        state = Measure(x, mu.weights)
-        local = F.at(state)
-        v = F.space.tangent(state.atoms, -local.gradient(state.atoms))
-        values.append(local.value)
-        speeds.append(mu.weights @ (v * v).sum(axis=1))
+                if escaped(moved):
+                    reason = f"left the range of floating-point numbers in step {n + 1}"
+                    break
+                x, n = moved, n + 1
+                bar.update()
+    except KeyboardInterrupt:
+        reason = f"interrupted in step {n + 1}"
+    if reason and not reason.startswith("interrupted"):
+        reason += f": steps of {epsilon:g} may be too long"
+    times = times[: len(rows)]
+    atoms, value, speed = (np.array(column) for column in zip(*rows, strict=True))
     return Trajectory(
-        times, profile.tau(times), np.array(states), mu.weights, np.array(values),
-        np.array(speeds), completed=not reason, reason=reason or f"reached t = {times[-1]:g}",
-        method="sgd", steps=n, evaluations=n,
+        times, profile.tau(times), atoms, mu.weights, value, speed, completed=not reason,
+        reason=reason or f"reached t = {times[-1]:g}", method="sgd", steps=n, evaluations=n,
     )  # fmt: skip
+
+
+def _row(F, mu) -> tuple:
+    """Atoms, value of F itself, and its dissipation."""
+    local = F.at(mu)
+    v = F.space.tangent(mu.atoms, -local.gradient(mu.atoms))
+    return mu.atoms, local.value, mu.weights @ (v * v).sum(axis=1)
