@@ -101,8 +101,8 @@ if TYPE_CHECKING:
         dissipation,
         gradient_flow,
     )
-    from mfbook.flow.sgd import sgd
     from mfbook.flow.ensemble import sgd_ensemble
+    from mfbook.flow.sgd import sgd
     from mfbook.functional import Functional, check_functional
     from mfbook.measure import Measure, mixture
     from mfbook.optimise import boost, frank_wolfe_gap
