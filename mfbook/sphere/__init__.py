@@ -11,7 +11,6 @@ from mfbook.sphere.kernel import funk_hecke, inflection, kernel
 from mfbook.sphere.linearised import Linearised, frames
 from mfbook.sphere.mass import anticoncentration, heavy_atom_bound
 from mfbook.sphere.minimiser import CircleMinimum, minimise_on_circle
-from mfbook.sphere.protocol import Protocol
 from mfbook.sphere.second_order import (
     Polished,
     SecondOrder,
@@ -19,15 +18,16 @@ from mfbook.sphere.second_order import (
     second_order,
     velocity_jacobian,
 )
-from mfbook.sphere.settle import Settled, settle
+from mfbook.sphere.settle import Explicit, Settled, Stiff, settle
 
 __all__ = [
     "CircleMinimum",
     "Clusters",
     "Polished",
-    "Protocol",
     "SecondOrder",
+    "Explicit",
     "Settled",
+    "Stiff",
     "anticoncentration",
     "heavy_atom_bound",
     "clusters",

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import mfbook as mf
+from mfbook.sphere import Explicit, Stiff
 
 rng = np.random.default_rng(0)
 SHAPE = mf.HeadShape(2, 1, 1)
@@ -95,8 +96,9 @@ CALLS = {
     "wasserstein": call(mf.wasserstein, mu=FLAT, nu=RING, p=2),
     "sliced_w2": call(mf.sliced_w2, mu=FLAT, nu=RING, rng=0, projections=3),
     "clusters": call(mf.clusters, mu=RING, beta=2.0, linkage="single"),
-    "settle": call(mf.settle, F=MODEL, mu=RING, ascent=True, method="rosenbrock", step=0.125,
-                   horizon=2.0, most=3, tolerance=1e-4, atol=1e-2),
+    "settle": call(mf.settle, F=MODEL, mu=RING, solver=Stiff(horizon=2.0), ascent=True, record=1),
+    "Stiff": call(Stiff, tolerance=1e-4, horizon=2.0, atol=1e-2, window=3, most=3),
+    "Explicit": call(Explicit, step=0.125, tolerance=1e-4, most=3, window=2),
     "second_order": call(mf.second_order, F=MODEL, mu=RING),
     "minimise_on_circle": call(mf.minimise_on_circle, F=MODEL, tolerance=1e-6, maxiter=1),
 }  # fmt: skip

@@ -31,4 +31,4 @@ def test_the_unit_of_an_angle_is_named():
     }
     assert [name for name, doc in angled.items() if "radian" not in doc] == []
     found = {name.rpartition(".")[2] for name in angled}
-    assert {"clusters", "kernel", "distance", "settle"} <= found
+    assert {"clusters", "kernel", "distance"} <= found

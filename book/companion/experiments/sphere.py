@@ -28,7 +28,7 @@ from companion.experiments._draws import (  # what a chapter names as one module
 )  # fmt: skip
 from companion.experiments._stored import evaluate, grid
 from mfbook.optimise import frank_wolfe_gap
-from mfbook.sphere import Protocol, clusters, second_order, settle
+from mfbook.sphere import Explicit, Stiff, clusters, second_order, settle
 
 __all__ = [
     "BETAS", "PARTICLES", "PARTICLE_SEED", "PERCEPTRON_SEED", "SCALES", "Draw", "cells",
@@ -43,7 +43,7 @@ COMMAND = "python -m companion.experiments.sphere"
 BETAS = (0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 5.0, 7.0, 10.0, 15.0, 25.0, 35.0, 50.0)
 #: Dimensions beyond 3, and their temperatures: of the second draw, and of the source's.
 HIGHER, HIGHER_BETAS, HIGHER_SOURCE_BETAS = (4, 8, 16), (1.0, 10.0, 50.0), (1, 5, 10, 25, 50)
-#: Time up to which they run, with the protocol's Euler steps.
+#: Time up to which they run, with explicit steps.
 HIGHER_HORIZON = 300.0
 #: Draws of the particles by which the sensitivity is measured, and their temperature.
 DRAWS, DRAWS_BETA = 50, 25.0
@@ -113,23 +113,24 @@ def run(
     """One run to the stopping rule; what is stored of its end.
 
     On the circle and on the sphere in three dimensions with stiff steps up to time 20,000 (the
-    protocol's horizon) or for at most 3000 steps; in higher dimension with the protocol's Euler
+    published horizon) or for at most 3000 steps; in higher dimension with explicit
     steps up to time 300.
     """
     F, ascent = energy(beta, units, normalised, d, scale), direction == "ascent"
-    how = {"most": MOST} if d <= 3 else {"method": "euler", "horizon": HIGHER_HORIZON}
-    end = settle(F, start(d, seed), ascent=ascent, **how)
+    steps = round(10 * HIGHER_HORIZON)
+    how = Stiff(most=MOST) if d <= 3 else Explicit(most=steps, repelled=steps)
+    end = settle(F, start(d, seed), how, ascent=ascent)
     out = {
-        "count": end.clusters.count, "time": end.times[-1], "steps": end.steps,
-        "stopped": end.stopped, "speed": end.speed[-1], "value": end.value[-1],
+        "count": end.clusters.count, "time": end.t[-1], "steps": end.steps,
+        "stopped": end.completed, "speed": end.speed[-1], "value": end.value[-1],
         "least": np.nan, "gap_found": np.nan, "gap": np.nan,
         "masses": end.clusters.masses, "centres": end.clusters.centres,
     }  # fmt: skip
     if d <= 3:
-        spectrum = second_order(F, end.measure).eigenvalues
+        spectrum = second_order(F, end.end).eigenvalues
         out["least"] = float(-spectrum[-1] if ascent else spectrum[0])
     if not ascent:
-        gap = frank_wolfe_gap(F, end.measure, 0)
+        gap = frank_wolfe_gap(F, end.end, 0)
         out["gap_found"], out["gap"] = gap.found, gap.rigorous
     return out
 
@@ -210,21 +211,21 @@ def published(
     """One run with the source's draw; what is stored of its end."""
     draw = source_draw(d, start=start, perceptron=perceptron, scale=scale, n=particles or None)
     F, ascent = draw.energy(beta, units, normalised), direction == "ascent"
-    rules = Protocol(cap=rule != "uncapped", between=between, collapse=COLLAPSE)
+    rules = Explicit(cap=rule != "uncapped", between=between, collapse=COLLAPSE)
     rules = replace(rules, most=most) if most else rules
     if beside:  # as many steps as another run: no stopping rule
         rules = replace(rules, window=most, repelled=most)
     if rule == "stiff":
         limit, threshold = most or STIFF_MOST, rules.threshold(beta, d)
-        end = settle(F, draw.start, ascent=ascent, most=limit, threshold=threshold)
+        end = settle(F, draw.start, ascent=ascent, solver=Stiff(threshold=threshold, most=limit))
     else:
-        end = settle(F, draw.start, ascent=ascent, protocol=rules)
-    mu, wide = end.measure, replace(rules, cap=False).threshold(beta, d)
+        end = settle(F, draw.start, ascent=ascent, solver=rules)
+    mu, wide = end.end, replace(rules, cap=False).threshold(beta, d)
     linkage = "arcs" if d == 2 else "single"
     uncapped = clusters(mu, threshold=wide, linkage=linkage).count
     out = {
-        "count": end.clusters.count, "time": end.times[-1], "steps": end.steps,
-        "stopped": end.stopped, "speed": end.speed[-1], "value": end.value[-1],
+        "count": end.clusters.count, "time": end.t[-1], "steps": end.steps,
+        "stopped": end.completed, "speed": end.speed[-1], "value": end.value[-1],
         "least": np.nan, "gap_found": np.nan, "gap": np.nan, "reason": end.reason,
         "atoms": mu.size, "uncapped": uncapped,
         "dead_start": draw.start.weights @ draw.asleep(draw.start.atoms),
@@ -243,16 +244,16 @@ def published(
 def paths(beta: float) -> dict:
     """Paths of a published descent with ReLU on the circle, to its stop or 200,000 steps."""
     draw = source_draw(2)
-    F, rules = draw.energy(beta, "relu"), Protocol(collapse=COLLAPSE)
-    run = settle(F, draw.start, protocol=rules, record=1)
-    even = np.geomspace(1, 1 + run.times[-1], PATHS_TIMES) - 1
-    kept = np.unique(np.searchsorted(run.times, even - 1e-9))
+    F, rules = draw.energy(beta, "relu"), Explicit(collapse=COLLAPSE)
+    run = settle(F, draw.start, solver=rules, record=1)
+    even = np.geomspace(1, 1 + run.t[-1], PATHS_TIMES) - 1
+    kept = np.unique(np.searchsorted(run.t, even - 1e-9))
     x = run.atoms[kept]
     shown = x[:, ::PATHS_EVERY]
     return {
-        "t": run.times[kept], "degrees": np.degrees(np.arctan2(shown[..., 1], shown[..., 0])),
+        "t": run.t[kept], "degrees": np.degrees(np.arctan2(shown[..., 1], shown[..., 0])),
         "dead": draw.asleep(x.reshape(-1, 2)).reshape(len(kept), -1).mean(axis=1),
-        "count": run.clusters.count, "stopped": run.stopped, "rise": np.diff(run.value).max(),
+        "count": run.clusters.count, "stopped": run.completed, "rise": np.diff(run.value).max(),
     }  # fmt: skip
 
 

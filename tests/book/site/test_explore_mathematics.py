@@ -16,7 +16,7 @@ from mfbook import Measure
 from mfbook.attention import softmax
 from mfbook.bounds import monte_carlo_rate, sharp_rate, variance_rate
 from mfbook.flow import flow
-from mfbook.sphere import Protocol
+from mfbook.sphere import Explicit
 from mfbook.transport import displacement
 from tools.chapters import BOOK
 
@@ -151,7 +151,7 @@ def counts():
     for n, beta, cap in product((1, 2, 7, 40, 300), (0.01, 4.0, 50.0), (True, False)):
         theta = rng.uniform(-7, 7, n)
         theta[: n // 2] = theta[0] + 0.01 * rng.normal(size=n // 2)
-        reach = Protocol(cap=cap).threshold(beta, 2)
+        reach = Explicit(cap=cap).threshold(beta, 2)
         for rule in ("arcs", "single"):
             known = mf.clusters(on_circle(theta), threshold=reach, linkage=rule)
             parts = {"theta": theta, "beta": beta, "cap": cap, "rule": rule}

@@ -16,7 +16,7 @@ from mfbook.flow import Adaptive, flow, gradient_flow
 from mfbook.flow.rosenbrock import Rosenbrock
 from mfbook.measure import Measure
 from mfbook.space import Sphere
-from mfbook.sphere import SphereEnergy, clusters, settle
+from mfbook.sphere import Explicit, SphereEnergy, Stiff, clusters, settle
 
 START = Measure([[1.0, 0.5], [-0.3, 2.0], [0.2, -0.7]], [0.5, 0.2, 0.3])
 A = np.array([[-0.5, 1.0], [-1.0, -0.2]])
@@ -187,8 +187,8 @@ def test_failures_are_reported():
     lost = SphereEnergy(1.0, np.eye(2), [1.0, 1.0], replace(TANH, slope=lambda s: s * np.nan))
     mu = Measure(points(36, 25, 2))
     failed = settle(lost, mu)
-    assert "failed at t = 0" in failed.reason and not failed.stopped
-    assert np.abs(failed.measure.atoms - mu.atoms).max() < 1e-15
+    assert "failed at t = 0" in failed.reason and not failed.completed
+    assert np.abs(failed.end.atoms - mu.atoms).max() < 1e-15
 
 
 def test_methods_and_arguments_that_do_not_fit_are_refused():
@@ -225,10 +225,8 @@ def source_angles(theta, beta, a, omega, step, sign, n):
 def test_euler_is_the_protocol_of_the_source(ascent):
     F = energy(7.0, "relu")
     theta = np.random.default_rng(10).uniform(0, 2 * np.pi, 60)
-    run = settle(
-        F, Measure(on_circle(*theta)), ascent=ascent, method="euler", horizon=4.0, record=1
-    )
-    assert run.steps == 40 and run.times.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0] and not run.stopped
+    run = settle(F, Measure(on_circle(*theta)), Explicit(most=40), ascent=ascent, record=1)
+    assert run.steps == 40 and run.t.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0] and not run.completed
     for k, x in enumerate(run.atoms):
         angles = source_angles(theta, 7.0, F.a, F.omega, 0.1, 1 if ascent else -1, 10 * k)
         assert np.abs(x - on_circle(*angles)).max() < 1e-10
@@ -241,26 +239,26 @@ def test_euler_is_the_protocol_of_the_source(ascent):
 
 def test_euler_in_higher_dimension():
     F, mu = energy(5.0, d=3), Measure(points(12, 20, 3), np.full(20, 0.05))
-    run = settle(F, mu, method="euler", step=0.05, horizon=1.0)
+    run = settle(F, mu, Explicit(step=0.05, most=20))
     x = mu.atoms
     for _ in range(20):
         x = Sphere().retract(x, -0.05 * F.velocity(x, Measure(x)))
-    assert np.abs(run.measure.atoms - x).max() < 1e-12 and run.times.tolist() == [0.0, 0.5, 1.0]
-    uneven = settle(F, mu, method="euler", horizon=1.4)
-    assert uneven.times.tolist() == pytest.approx([0.0, 1.0, 1.4])
+    assert np.abs(run.end.atoms - x).max() < 1e-12 and run.t.tolist() == [0.0, 0.5, 1.0]
+    uneven = settle(F, mu, Explicit(most=14))
+    assert uneven.t.tolist() == pytest.approx([0.0, 1.0, 1.4])
 
 
 def test_the_rule_of_the_source():
     """Stopped at the first snapshot where all three conditions hold, and not before."""
     F, mu = energy(5.0), Measure(points(14, 80, 2))
-    run = settle(F, mu, ascent=True, method="euler")
-    assert run.stopped
+    run = settle(F, mu, Explicit(), ascent=True)
+    assert run.completed
     constant = [len(set(run.count[k - 4 : k + 1])) == 1 for k in range(5, len(run.count))]
     holds = np.array(constant) & (run.speed[5:] <= 1e-4)
     assert holds[-1] and not holds[:-1].any()
-    longer = settle(F, mu, ascent=True, method="euler", window=20)
-    stricter = settle(F, mu, ascent=True, method="euler", tolerance=1e-8)
-    assert len(longer.times) > 20 and stricter.speed[-1] <= 1e-8 < run.speed[-1]
+    longer = settle(F, mu, Explicit(window=20), ascent=True)
+    stricter = settle(F, mu, Explicit(tolerance=1e-8), ascent=True)
+    assert len(longer.t) > 20 and stricter.speed[-1] <= 1e-8 < run.speed[-1]
 
 
 def test_a_ring_is_many_arcs_but_one_chain():
@@ -269,13 +267,13 @@ def test_a_ring_is_many_arcs_but_one_chain():
     Where nothing moves, snapshots are at least 1 and at most a quarter of the time apart.
     """
     ring, plain = Measure(circle(5)), SphereEnergy(1.0)
-    assert settle(plain, ring).stopped
-    run = settle(plain, ring, linkage="single", threshold=1.3)
-    assert not run.stopped and (run.count == 1).all() and run.times[-1] == 2e4
-    gap, start = np.diff(run.times), run.times[:-1]
+    assert settle(plain, ring).completed
+    run = settle(plain, ring, solver=Stiff(threshold=1.3, linkage="single"))
+    assert not run.completed and (run.count == 1).all() and run.t[-1] == 2e4
+    gap, start = np.diff(run.t), run.t[:-1]
     assert (gap[:-1] >= 1 - 1e-12).all() and (gap < 1 + np.maximum(1, 0.25 * (start + 1))).all()
-    short = settle(plain, ring, linkage="single", threshold=1.3, most=7)
-    assert short.steps == 7 and not short.stopped and "7" in short.reason
+    short = settle(plain, ring, solver=Stiff(threshold=1.3, linkage="single", most=7))
+    assert short.steps == 7 and not short.completed and "7" in short.reason
 
 
 # ---------------------------------------------------------------------------------------------
@@ -288,25 +286,25 @@ def test_a_ring_is_many_arcs_but_one_chain():
 def test_energy_is_monotone_and_particles_stay_on_the_sphere(d, activation, ascent, normalised):
     F = SphereEnergy(5.0) if activation is None else energy(5.0, activation, d)
     F, mu = replace(F, normalised=normalised), Measure(points(17, 40, d))
-    run = settle(F, mu, ascent=ascent, horizon=100.0, record=4)
+    run = settle(F, mu, ascent=ascent, solver=Stiff(horizon=100.0), record=4)
     assert np.abs(np.linalg.norm(run.atoms, axis=2) - 1).max() < 1e-12
-    n = len(run.times)
+    n = len(run.t)
     assert run.recorded.tolist() == sorted({*range(0, n, 4), n - 1})
     assert np.abs(run.atoms[0] - mu.atoms).max() < 1e-15
-    assert np.abs(run.atoms[-1] - run.measure.atoms[run.labels]).max() < 1e-7
+    assert np.abs(run.atoms[-1] - run.end.atoms[run.labels]).max() < 1e-7
     if not normalised:  # with a perceptron it is not a gradient flow of E
         assert ((1 if ascent else -1) * np.diff(run.value)).min() > -1e-6
     assert run.speed[-1] < 2e-2
 
 
-def compare(F, mu, **options):
+def compare(F, mu, ascent):
     """Both methods stop with the same particles together, and the stiff one is cheaper."""
-    slow, fast = (settle(F, mu, method=m, **options) for m in ("euler", "rosenbrock"))
-    assert slow.stopped and fast.stopped
+    slow, fast = (settle(F, mu, kind(), ascent=ascent) for kind in (Explicit, Stiff))
+    assert slow.completed and fast.completed
     assert fast.evaluations < slow.evaluations
     # two runs to 1e-4 stop at different times; wide clusters are then cut differently
     assert abs(fast.clusters.count - slow.clusters.count) <= 1
-    apart = Sphere().distance(fast.measure.atoms[fast.labels], slow.measure.atoms[slow.labels])
+    apart = Sphere().distance(fast.end.atoms[fast.labels], slow.end.atoms[slow.labels])
     assert np.quantile(apart, 0.97) < 0.1 and np.median(apart) < 0.02
     assert fast.value[-1] == pytest.approx(slow.value[-1], rel=5e-3)
 
@@ -321,27 +319,28 @@ def test_both_methods_end_in_the_same_clusters(activation, ascent):
 
 def test_merged_particles_carry_their_weight():
     F, mu = energy(8.0), Measure(points(22, 30, 2))
-    run = settle(F, mu, ascent=True, tolerance=1e-9)
-    assert run.stopped and run.measure.size == run.clusters.count < 30
-    assert run.measure.weights == pytest.approx(np.bincount(run.labels) / 30)
-    apart = settle(F, mu, ascent=True, tolerance=1e-9, merge=0.0)
+    run = settle(F, mu, ascent=True, solver=Stiff(tolerance=1e-9))
+    assert run.completed and run.end.size == run.clusters.count < 30
+    assert run.end.weights == pytest.approx(np.bincount(run.labels) / 30)
+    apart = settle(F, mu, ascent=True, solver=Stiff(tolerance=1e-9, merge=0.0))
     assert apart.clusters.count == run.clusters.count
     centres = apart.clusters.centres[apart.clusters.labels[apart.labels]]
-    assert np.abs(run.measure.atoms[run.labels] - centres).max() < 1e-5
+    assert np.abs(run.end.atoms[run.labels] - centres).max() < 1e-5
     # a merger keeps the barycentre
     mu = Measure(on_circle(0.0, 1e-3, 2.0), [0.1, 0.3, 0.6])
-    run = settle(SphereEnergy(1.0), mu, method="euler", step=1e-12, horizon=1e-12, merge=1e-2)
+    run = settle(SphereEnergy(1.0), mu, Stiff(horizon=1e-12, merge=1e-2))
     means = Sphere().project(np.array([mu.atoms[0] + 3 * mu.atoms[1], mu.atoms[2]]))
-    np.testing.assert_allclose(run.measure.atoms, means, atol=1e-11)
-    np.testing.assert_allclose(run.measure.weights, [0.4, 0.6], rtol=1e-14)
+    np.testing.assert_allclose(run.end.atoms, means, atol=1e-11)
+    np.testing.assert_allclose(run.end.weights, [0.4, 0.6], rtol=1e-14)
 
 
 @pytest.mark.parametrize("d", [2, 3])
-@pytest.mark.parametrize("method", ["rosenbrock", "euler"])
-def test_duplicates_permutations_and_rotations(method, d):
+@pytest.mark.parametrize("kind", [Stiff, Explicit])
+def test_duplicates_permutations_and_rotations(kind, d):
     F, x, rng = energy(6.0, d=d), points(24, 12, d), np.random.default_rng(27)
     for ascent in (True, False):
-        options = {"ascent": ascent, "method": method, "horizon": 10.0, "record": 1}
+        rules = Stiff(horizon=10.0) if kind is Stiff else Explicit(most=100)
+        options = {"solver": rules, "ascent": ascent, "record": 1}
         times = np.arange(12) % 3 + 1
         run = settle(F, Measure(x, times / times.sum()), **options)
         twice = settle(F, Measure(np.repeat(x, times, axis=0)), **options)
@@ -354,37 +353,39 @@ def test_duplicates_permutations_and_rotations(method, d):
 
 
 @pytest.mark.parametrize("d", [2, 3])
-@pytest.mark.parametrize("method", ["rosenbrock", "euler"])
-def test_few_particles(method, d):
+@pytest.mark.parametrize("kind", [Stiff, Explicit])
+def test_few_particles(kind, d):
     plain, x = SphereEnergy(2.0), points(28, 1, d)
-    one = settle(plain, Measure(x), method=method)
-    assert one.stopped and one.count.tolist() == [1] * 6
-    assert np.abs(one.measure.atoms - x).max() < 1e-14
+    one = settle(plain, Measure(x), kind())
+    assert one.completed and one.count.tolist() == [1] * 6
+    assert np.abs(one.end.atoms - x).max() < 1e-14
     for ascent in (True, False):
-        pair = settle(plain, Measure(np.concatenate([x, -x])), ascent=ascent, method=method)
-        assert pair.stopped and pair.measure.size == 2 and pair.speed.max() < 1e-15
-    same = settle(plain, Measure(np.repeat(x, 5, axis=0)), method=method)
-    assert same.stopped and same.measure.size == 1 and same.labels.tolist() == [0] * 5
+        pair = settle(plain, Measure(np.concatenate([x, -x])), kind(), ascent=ascent)
+        assert pair.completed and pair.end.size == 2 and pair.speed.max() < 1e-15
+    same = settle(plain, Measure(np.repeat(x, 5, axis=0)), kind())
+    assert same.completed and same.end.size == 1 and same.labels.tolist() == [0] * 5
     # one particle with a perceptron goes to the nearest maximum or minimum of v
     F = SphereEnergy(2.0, [np.eye(d)[0]], [1.0], "linear")
-    up = settle(F, Measure(Sphere().project(x + 0.1)), ascent=True, method=method, tolerance=1e-8)
-    assert np.abs(np.abs(up.measure.atoms[0, 0]) - 1) < 1e-12
+    up = settle(F, Measure(Sphere().project(x + 0.1)), kind(tolerance=1e-8), ascent=True)
+    assert np.abs(np.abs(up.end.atoms[0, 0]) - 1) < 1e-12
     assert up.value[-1] == pytest.approx(0.25 + 0.5 * F.potential(np.eye(d)[:1])[0], abs=1e-10)
 
 
-@pytest.mark.parametrize("method", ["rosenbrock", "euler"])
+@pytest.mark.parametrize("kind", [Stiff, Explicit])
 @pytest.mark.parametrize("ascent", [True, False])
-def test_extreme_temperatures(ascent, method):
+def test_extreme_temperatures(ascent, kind):
     for beta in (1e-3, 1e4):
         F, mu = energy(beta), Measure(points(32, 40, 2))
         for G in (F, SphereEnergy(beta)):
-            run = settle(G, mu, ascent=ascent, method=method, horizon=20.0)
-            assert np.isfinite(run.value).all() and np.isfinite(run.measure.atoms).all()
-            assert run.measure.weights.sum() == pytest.approx(1)
+            run = settle(
+                G, mu, Stiff(horizon=20.0) if kind is Stiff else Explicit(most=200), ascent=ascent
+            )
+            assert np.isfinite(run.value).all() and np.isfinite(run.end.atoms).all()
+            assert run.end.weights.sum() == pytest.approx(1)
 
 
-@pytest.mark.parametrize("method", ["rosenbrock", "euler"])
-def test_interruption_is_not_a_result(method):
+@pytest.mark.parametrize("kind", [Stiff, Explicit])
+def test_interruption_is_no_result(kind):
     calls = iter(range(1000))
 
     def interrupted(s):
@@ -393,8 +394,8 @@ def test_interruption_is_not_a_result(method):
         return np.tanh(s)
 
     F = replace(energy(5.0), activation=replace(TANH, sigma=interrupted))
-    with pytest.raises(KeyboardInterrupt):
-        settle(F, Measure(points(37, 25, 2)), method=method)
+    run = settle(F, Measure(points(37, 25, 2)), kind())
+    assert not run.completed and "interrupted" in run.reason and np.isfinite(run.end.atoms).all()
 
 
 def test_progress_on_demand(capsys, monkeypatch):
@@ -402,23 +403,19 @@ def test_progress_on_demand(capsys, monkeypatch):
     F, mu = SphereEnergy(5.0), Measure(points(38, 25, 2))
     settle(F, mu, ascent=True)
     assert capsys.readouterr().err == ""
-    settle(F, mu, method="euler", horizon=5.0, progress=True)
+    settle(F, mu, Explicit(most=50), progress=True)
     assert "100%" in capsys.readouterr().err
 
 
 def test_limits_of_a_run_and_what_is_refused():
     F, mu = SphereEnergy(1.0), Measure(on_circle(0.0, 1.0))
-    for steps, options in (
-        (1, {"horizon": 0.1}), (3, {"horizon": 0.26}), (4, {"horizon": 5.0, "most": 4}),
-        (2, {"horizon": 0.2, "most": 4}),
-    ):  # fmt: skip
-        assert settle(F, mu, method="euler", step=0.1, **options).steps == steps
+    assert settle(F, mu, Explicit(most=4)).steps == settle(F, mu, Stiff(most=4)).steps == 4
     for name, options in (
         ("mu", {"mu": Measure(2 * mu.atoms)}), ("mu", {"mu": Measure(mu.atoms + 0j)}),
-        ("mu", {"F": energy(1.0, d=3)}), ("method", {"method": "RK45"}),
-        ("horizon", {"horizon": 0.04}), ("horizon", {"horizon": 2.0**53}),
-        ("merge", {"threshold": 0.25, "merge": 0.25}), ("linkage", {"linkage": "complete"}),
-        ("linkage", {"mu": Measure(np.eye(3)), "linkage": "arcs"}),
+        ("mu", {"F": energy(1.0, d=3)}), ("solver", {"solver": "euler"}),
+        ("merge", {"solver": Stiff(threshold=0.25, merge=0.25)}),
+        ("linkage", {"solver": Stiff(linkage="complete")}),
+        ("linkage", {"mu": Measure(np.eye(3)), "solver": Stiff(linkage="arcs")}),
     ):  # fmt: skip
         with pytest.raises((TypeError, ValueError), match=f"^{name}:"):
             settle(**{"F": F, "mu": mu, **options})
