@@ -28,21 +28,18 @@ from typing import TYPE_CHECKING
 #: Names of everyday use, by the module that has them.
 _PLACES = {
     "measure": ["Measure", "mixture"],
-    "space": ["Ball", "Euclidean", "Sphere"],
+    "space": ["Ball", "Sphere"],
     "functional": ["Functional", "check_functional"],
-    "attention": ["AttentionRisk", "HeadShape", "attention_weights", "features"],
+    "attention": ["AttentionRisk", "HeadShape", "attention_weights", "features", "softmax"],
     "flow.ensemble": ["sgd_ensemble"],
     "confinement": ["Anchor", "Ridge"],
     "sphere": ["SphereEnergy", "clusters", "minimise_on_circle", "second_order", "settle"],
-    "flow": [
-        "Adaptive", "Euler", "LearningRate", "Trajectory", "dissipation", "gradient_flow", "sgd",
-    ],
+    "flow": ["Adaptive", "Euler", "dissipation", "gradient_flow", "sgd"],
     "optimise": ["boost", "frank_wolfe_gap"],
     "stability": [
         "atomic_stability", "dirac_stability", "stationarity", "stationary_head",
-        "strong_monotonicity",
     ],
-    "transport": ["coupled_distance", "sliced_w2", "wasserstein"],
+    "transport": ["coupled_distance", "wasserstein"],
 }  # fmt: skip
 _HOMES = {name: f"mfbook.{place}" for place, names in _PLACES.items() for name in names}
 _ROOMS = {
@@ -55,16 +52,13 @@ __all__ = [
     "Anchor",
     "AttentionRisk",
     "Ball",
-    "Euclidean",
     "Euler",
     "Functional",
     "HeadShape",
-    "LearningRate",
     "Measure",
     "Ridge",
     "Sphere",
     "SphereEnergy",
-    "Trajectory",
     "atomic_stability",
     "attention_weights",
     "boost",
@@ -82,22 +76,19 @@ __all__ = [
     "settle",
     "sgd",
     "sgd_ensemble",
-    "sliced_w2",
+    "softmax",
     "stationarity",
     "stationary_head",
-    "strong_monotonicity",
     "wasserstein",
 ]
 
 if TYPE_CHECKING:
-    from mfbook.attention import AttentionRisk, HeadShape
+    from mfbook.attention import AttentionRisk, HeadShape, softmax
     from mfbook.attention.features import attention_weights, features
     from mfbook.confinement import Anchor, Ridge
     from mfbook.flow import (
         Adaptive,
         Euler,
-        LearningRate,
-        Trajectory,
         dissipation,
         gradient_flow,
     )
@@ -106,7 +97,7 @@ if TYPE_CHECKING:
     from mfbook.functional import Functional, check_functional
     from mfbook.measure import Measure, mixture
     from mfbook.optimise import boost, frank_wolfe_gap
-    from mfbook.space import Ball, Euclidean, Sphere
+    from mfbook.space import Ball, Sphere
     from mfbook.sphere import SphereEnergy, minimise_on_circle
     from mfbook.sphere.clusters import clusters
     from mfbook.sphere.second_order import second_order
@@ -116,9 +107,8 @@ if TYPE_CHECKING:
         dirac_stability,
         stationarity,
         stationary_head,
-        strong_monotonicity,
     )
-    from mfbook.transport import coupled_distance, sliced_w2, wasserstein
+    from mfbook.transport import coupled_distance, wasserstein
 
 
 def __getattr__(name: str):

@@ -19,7 +19,12 @@ def softmax(f: ArrayLike) -> np.ndarray:
 
     - ``f`` (..., V): Logits of any size; complex ones are allowed.
 
-    Returns of the shape of ``f``; the last axis sums to one.
+    Unlike ``scipy.special.softmax`` it takes complex logits, for derivatives by complex step.
+
+    Examples
+    --------
+    >>> softmax([0.0, 1e4])
+    array([0., 1.])
     """
     f = validate.array(f, "f", (..., "V"), allow_complex=True)
     e = np.exp(f - f.real.max(axis=-1, keepdims=True))

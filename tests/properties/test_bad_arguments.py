@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import mfbook as mf
+from mfbook.space import Euclidean
 from mfbook.sphere import Explicit, Stiff
 
 rng = np.random.default_rng(0)
@@ -71,7 +72,7 @@ CALLS = {
     "SphereEnergy.gradient": call(MODEL.gradient, x=RING.atoms, mu=RING),
     "Ridge": call(mf.Ridge, asked, lam=0.5),
     "Anchor": call(mf.Anchor, asked, lam=0.5, a=OMEGA),
-    "Euclidean": call(mf.Euclidean().distance, x=UNITS, y=UNITS[::-1]),
+    "Euclidean": call(Euclidean().distance, x=UNITS, y=UNITS[::-1]),
     "Ball": call(mf.Ball, radius=2.0, blocks=(2, 1)),
     "Ball.project": call(mf.Ball(1.0, (2,)).project, x=UNITS),
     "Sphere": call(mf.Sphere().retract, x=UNITS, v=0 * UNITS),
@@ -90,11 +91,8 @@ CALLS = {
     "stationary_head": call(mf.stationary_head, F=RIDGE, start=OMEGA, maxiter=5),
     "atomic_stability": call(mf.atomic_stability, F=RIDGE, mu=FLAT),
     "stationarity": call(mf.stationarity, F=RIDGE, mu=FLAT),
-    "strong_monotonicity": call(mf.strong_monotonicity, F=RIDGE, mu=FLAT, rng=0, radius=1.0,
-                                near="W2", parts=2, couplings=2, descents=1, maxiter=3),
     "coupled_distance": call(mf.coupled_distance, mu=FLAT, nu=mf.Measure(-FLAT.atoms, WEIGHTS)),
     "wasserstein": call(mf.wasserstein, mu=FLAT, nu=RING, p=2),
-    "sliced_w2": call(mf.sliced_w2, mu=FLAT, nu=RING, rng=0, projections=3),
     "clusters": call(mf.clusters, mu=RING, beta=2.0, linkage="single"),
     "settle": call(mf.settle, F=MODEL, mu=RING, solver=Stiff(horizon=2.0), ascent=True, record=1),
     "Stiff": call(Stiff, tolerance=1e-4, horizon=2.0, atol=1e-2, window=3, most=3),
@@ -103,7 +101,7 @@ CALLS = {
     "minimise_on_circle": call(mf.minimise_on_circle, F=MODEL, tolerance=1e-6, maxiter=1),
 }  # fmt: skip
 #: Names without a call of their own: a base class, and what functions return.
-RESULTS = {"Functional", "LearningRate", "Trajectory"}
+RESULTS = {"Functional", "softmax"}
 #: Arguments that say how long to compute.
 LENGTHS = {"times", "horizon", "step", "rtol", "atol", "epsilon"}
 #: What a message may blame beside parameters: what an argument was made into or answered.

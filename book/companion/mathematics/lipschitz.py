@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from mfbook._blocks import blocks
 from mfbook.measure import Measure
-from mfbook.transport.solvers import BLOCK, check_pair, mean_length, scaled, simplex
+from mfbook.transport import BLOCK, check_pair, mean_length, scaled, simplex
 
 __all__ = [
     "TestFunction",

@@ -21,7 +21,6 @@ from mfbook.transport import (
     coupled_distance,
     displacement,
     optimal_plan,
-    sliced_w2,
     wasserstein,
 )
 
@@ -99,8 +98,6 @@ def test_scales_whose_squares_are_no_floats(p, uniform, dim, scale):
     mu, nu = cloud(9, 6, dim, uniform), cloud(10, 6, dim, uniform)
     small, large = (m.map(lambda x: x * scale) for m in (mu, nu))
     assert wasserstein(small, large, p) == pytest.approx(scale * wasserstein(mu, nu, p), rel=1e-12)
-    sliced = sliced_w2(small, large, 0, 10)
-    assert sliced.distance == pytest.approx(scale * sliced_w2(mu, nu, 0, 10).distance, rel=1e-12)
     coupled = Measure(large.atoms, small.weights)
     assert 0 < coupled_distance(small, coupled) < 1e3 * scale
 
@@ -169,40 +166,6 @@ def test_order_of_the_distances(seed, dim):
     assert w1 <= w2 * (1 + 1e-12) <= coupled * (1 + 2e-12)
     squares = ((mu.atoms - nu.atoms) ** 2).sum(axis=1)
     assert coupled == pytest.approx(math.sqrt(mu.weights @ squares), rel=1e-14)
-    sliced = sliced_w2(mu, nu, seed, 20)
-    assert sliced.distance <= w2 * (1 + 1e-12)
-    if dim == 1:
-        assert sliced.distance == pytest.approx(w2, rel=1e-12)
-        assert sliced.error < 1e-12 * w2
-
-
-# ---------------------------------------------------------------------------------------------
-# sliced distance
-
-
-@pytest.mark.parametrize(("n", "m", "lines"), [(6, 9, 7), (10_000, 8_000, 70)])
-def test_sliced_distance_is_that_of_one_line_after_the_other(n, m, lines):
-    """Small ones, and more atoms and lines than are treated at once."""
-    mu, nu = cloud(21, n, 3, n > 100), cloud(22, m, 3, n > 100)
-    u = np.random.default_rng(23).normal(size=(lines, 3))
-    u /= np.linalg.norm(u, axis=1, keepdims=True)
-    squares = [
-        wasserstein(*(m.map(lambda x, v=v: x @ v[:, None]) for m in (mu, nu))) ** 2 for v in u
-    ]
-    found = sliced_w2(mu, nu, 23, lines)
-    assert found.distance == pytest.approx(math.sqrt(np.mean(squares)), rel=1e-12)
-    error = np.std(squares, ddof=1) / math.sqrt(lines) / (2 * found.distance)
-    assert found.error == pytest.approx(error, rel=1e-10)
-    assert found == sliced_w2(mu, nu, np.random.default_rng(23), lines)
-    assert sliced_w2(nu, mu, 23, lines).distance == pytest.approx(found.distance, rel=1e-12)
-
-
-def test_sliced_distance_without_a_spread():
-    mu, nu = cloud(24), cloud(25)
-    same = sliced_w2(mu, mu, 1)
-    assert (same.distance, same.error) == (0, 0)
-    assert sliced_w2(mu, nu, 1, 1).error == math.inf
-    assert sliced_w2(mu, nu, 1) != sliced_w2(mu, nu, 2)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -325,7 +288,6 @@ EQUAL, MORE = (cloud(40, 5, uniform=True), cloud(41, 5, uniform=True)), (cloud(4
 PAIRS = {
     "wasserstein": wasserstein,
     "optimal_plan": optimal_plan,
-    "sliced_w2": lambda mu, nu: sliced_w2(mu, nu, 0),
     "coupled_distance": coupled_distance,
     "discrepancy": lambda mu, nu: discrepancy(direction([1.0]), mu, nu),
     "dual_witness": dual_witness,
