@@ -20,11 +20,9 @@ LARGEST, LARGEST_SINGLE = 1e75, 1e9
 def array(
     value, name: str, shape: tuple, *, allow_complex: bool = False, largest: float = math.inf
 ) -> np.ndarray:
-    """Return ``value`` as a finite floating array of the given shape.
+    """``value`` as a finite array of float64, or of float32 and complex numbers if it has these.
 
-    ``shape`` mixes integers (required sizes) and strings (any size, the name is for the message);
-    one ``...`` stands for any number of axes.
-    Integers become float64; float32 and float64 (and their complex kin, if allowed) are kept.
+    ``shape`` mixes integers (required sizes), strings (any size) and at most one ``...``.
     ``largest`` is for functions that multiply entries: the largest size of one.
     """
     a = plain(value, name)
@@ -32,14 +30,12 @@ def array(
         kind = "real or complex" if allow_complex else "real"
         raise TypeError(f"{name}: expected {kind} numbers, got dtype {a.dtype}")
     if not _fits(a.shape, shape):
-        parts = ["..." if s is ... else str(s) for s in shape]
-        wanted = "(" + ", ".join(parts) + ("," if len(shape) == 1 else "") + ")"
+        wanted = str(tuple(shape)).replace("'", "").replace("Ellipsis", "...")
         raise ValueError(f"{name}: expected shape {wanted}, got {a.shape}")
     if a.size == 0:
         raise ValueError(f"{name}: expected at least one entry, got shape {a.shape}")
     if a.dtype.char not in "fdFD":
-        # numbers that float64 cannot hold become infinite here and are refused
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"):  # numbers that float64 cannot hold are refused below
             a = a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
     elif not a.dtype.isnative:
         a = a.astype(a.dtype.newbyteorder("="))
@@ -52,16 +48,12 @@ def array(
 
 
 def _fits(found: tuple[int, ...], shape: tuple) -> bool:
-    """Whether an array has a shape as :func:`array` describes it."""
     if ... in shape:
-        at, free = shape.index(...), max(len(found) - len(shape) + 1, 0)
+        at, free = shape.index(...), len(found) - len(shape) + 1
         shape = (*shape[:at], *["any"] * free, *shape[at + 1 :])
-    if len(found) != len(shape):
-        return False
-    for n, s in zip(found, shape, strict=True):  # a loop: half of the time of all()
-        if n != s and isinstance(s, int):
-            return False
-    return True
+    return len(found) == len(shape) and all(
+        n == s or isinstance(s, str) for n, s in zip(found, shape, strict=True)
+    )
 
 
 def within(a, largest: float) -> bool:
@@ -70,19 +62,16 @@ def within(a, largest: float) -> bool:
     # BLAS end the process where numbers are not aligned, and vdot does not look.
     if a.flags.aligned and float(np.vdot(a, a).real) <= min(largest, LARGEST) ** 2:
         return True
-    # infinity is not finite
-    return size(a) <= min(largest, float(np.finfo(a.dtype).max))
+    return size(a) <= min(largest, float(np.finfo(a.dtype).max))  # infinity is not finite
 
 
 def size(a) -> float:
     """Largest absolute value of a real or imaginary part; NaN if there is one."""
-    parts = (a.real, a.imag) if a.dtype.kind == "c" else (a,)
-    sizes = [x for part in parts for x in (float(part.max()), -float(part.min()))]
-    return max(sizes) if all(x == x for x in sizes) else math.nan
+    return float(np.maximum(np.abs(a.real).max(), np.abs(a.imag).max()))
 
 
 def plain(value, name: str) -> np.ndarray:
-    """Return ``value`` as an array of whatever it holds, without a mask."""
+    """``value`` as an array of whatever it holds, without a mask."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{name}: expected a plain array, got a masked array")
     try:
@@ -92,54 +81,38 @@ def plain(value, name: str) -> np.ndarray:
 
 
 def indices(value, name: str, size: int) -> np.ndarray:
-    """Return an integer array of any shape with entries from 0 to size - 1."""
+    """An integer array of any shape with entries from 0 to size - 1."""
     a = plain(value, name)
-    if a.dtype.kind not in "iu":
-        raise TypeError(f"{name}: expected integers, got dtype {a.dtype}")
-    if a.size == 0:
-        raise ValueError(f"{name}: expected at least one entry, got shape {a.shape}")
+    if a.dtype.kind not in "iu" or a.size == 0:
+        raise TypeError(f"{name}: expected integers, got dtype {a.dtype} and shape {a.shape}")
     if a.min() < 0 or a.max() >= size:
         raise ValueError(f"{name}: expected 0 to {size - 1}, got {a.min()} to {a.max()}")
     return a
 
 
 def probabilities(value, name: str, shape: tuple) -> np.ndarray:
-    """Return an array whose last axis holds probability vectors (not negative, sum one).
-
-    The result is float64: vectors given in float32 are normalised to the accuracy of float64.
-    """
+    """An array (float64) whose last axis holds probability vectors."""
     p = array(value, name, shape)
-    if p.min() < 0:
-        where = tuple(int(i) for i in np.argwhere(p < 0)[0])
-        raise ValueError(f"{name}: expected no negative entry, got {p[where]} at index {where}")
     total = p.sum(axis=-1, dtype=np.float64)
-    error = np.abs(total - 1)
     # float32 vectors carry rounding of their own
-    if error.max() > max(SUM_TOLERANCE, 4 * p.shape[-1] * float(np.finfo(p.dtype).eps)):
-        worst = np.unravel_index(int(error.argmax()), error.shape)
-        place = f" at index {tuple(int(i) for i in worst)}" if error.ndim else ""
-        raise ValueError(f"{name}: expected to sum to 1, got sum {total[worst]:.12g}{place}")
+    tolerance = max(SUM_TOLERANCE, 4 * p.shape[-1] * float(np.finfo(p.dtype).eps))
+    for what, wrong, got in (
+        ("no negative entry, got", p < 0, p),
+        ("to sum to 1, got sum", np.abs(total - 1) > tolerance, total),
+    ):
+        if wrong.any():
+            where = tuple(int(i) for i in np.argwhere(wrong)[0])
+            place = f" at index {where}" if where else ""
+            raise ValueError(f"{name}: expected {what} {got[where]:.12g}{place}")
     return p if p.dtype == np.float64 else p / total[..., None]
 
 
-def positive(value, name: str, *, allow_zero: bool = False, largest: float = math.inf) -> float:
-    """Return a finite positive number, at most ``largest``, as a float."""
-    x = real(value, name)
-    if not math.isfinite(x) or x < 0 or (x == 0 and not allow_zero):
-        kind = "a finite number >= 0" if allow_zero else "a finite number > 0"
-        raise ValueError(f"{name}: expected {kind}, got {_shown(value)}")
-    if x > largest:
-        raise ValueError(f"{name}: expected at most {largest:g}, got {x:g}")
-    return x
-
-
 def real(value, name: str) -> float:
-    """Return a real number, or NaN or infinity, as a float."""
-    # a scalar array is a number too; strings, booleans and complex numbers are not
+    """A real number, or NaN or infinity, as a float."""
+    # a scalar array is a number too; strings, booleans and durations (integers to Python) are not
     number = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
-    # durations count as integers
     if not isinstance(number, numbers.Real) or isinstance(number, (bool, np.timedelta64)):
-        raise TypeError(f"{name}: expected a real number, got {_shown(value)}")
+        raise TypeError(f"{name}: expected a real number, got {value!r}")
     try:
         return float(number)
     except OverflowError:
@@ -147,101 +120,96 @@ def real(value, name: str) -> float:
 
 
 def finite(value, name: str) -> float:
-    """Return a finite number as a float."""
-    x = real(value, name)
-    if not math.isfinite(x):
-        raise ValueError(f"{name}: expected a finite number, got {_shown(value)}")
+    """A finite number as a float."""
+    if not math.isfinite(x := real(value, name)):
+        raise ValueError(f"{name}: expected a finite number, got {value!r}")
     return x
 
 
-def _shown(value) -> str:
-    """Text of a value for a message; integers of thousands of digits have none."""
-    try:
-        return repr(value)
-    except ValueError:
-        return f"an integer of {value.bit_length()} bits"
+def positive(value, name: str, *, allow_zero: bool = False, largest: float = math.inf) -> float:
+    """A finite positive number, at most ``largest``, as a float."""
+    x = real(value, name)
+    if not math.isfinite(x) or x < 0 or (x == 0 and not allow_zero):
+        sign = ">=" if allow_zero else ">"
+        raise ValueError(f"{name}: expected a finite number {sign} 0, got {value!r}")
+    if x > largest:
+        raise ValueError(f"{name}: expected at most {largest:g}, got {x:g}")
+    return x
 
 
 def scale(value, name: str) -> float:
-    """Return a positive number whose square and its inverse are normal numbers."""
+    """A positive number whose square and its inverse are normal numbers."""
     x = positive(value, name, largest=LARGEST)
     if x < 1 / LARGEST:
         raise ValueError(f"{name}: expected at least {1 / LARGEST:g}, got {x:g}")
     return x
 
 
-def index(value, name: str, size: int) -> int:
-    """Return an integer from -size to size - 1."""
-    if isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name}: expected an integer, got {value!r}")
-    try:
-        i = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}: expected an integer, got {value!r}") from None
-    if not -size <= i < size:
-        raise ValueError(f"{name}: expected an integer from {-size} to {size - 1}, got {_shown(i)}")
-    return i
-
-
-def count(value, name: str, least: int = 1) -> int:
-    """Return an integer that is at least ``least``."""
-    if isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name}: expected an integer, got {value!r}")
+def count(value, name: str, least: int = 1, most: int = 2**63 - 1) -> int:
+    """An integer that is at least ``least`` and fits 64 bits."""
     try:
         n = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name}: expected an integer, got {value!r}") from None
+        n = None
+    if n is None or isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}: expected an integer, got {value!r}")
     if n < least:
-        raise ValueError(f"{name}: expected an integer >= {least}, got {_shown(n)}")
-    if n > np.iinfo(np.int64).max:
-        raise ValueError(f"{name}: expected an integer that fits 64 bits, got {_shown(n)}")
+        raise ValueError(f"{name}: expected an integer >= {least}, got {n}")
+    if n > most:
+        raise ValueError(f"{name}: expected an integer <= {most}, got {n}")
     return n
 
 
+def index(value, name: str, size: int) -> int:
+    """An integer from -size to size - 1."""
+    return count(value, name, -size, size - 1)
+
+
+def _expect(holds: bool, value, name: str, expected: str):
+    if not holds:
+        raise TypeError(f"{name}: expected {expected}, got {value!r}")
+    return value
+
+
 def flag(value, name: str) -> bool:
-    """Return a truth value; nothing else is read as one."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name}: expected True or False, got {value!r}")
-    return bool(value)
+    """A truth value; nothing else is read as one."""
+    return bool(_expect(isinstance(value, (bool, np.bool_)), value, name, "True or False"))
 
 
 def function(value, name: str):
-    """Return ``value`` if it can be called."""
-    if not callable(value):
-        raise TypeError(f"{name}: expected a callable, got {value!r}")
-    return value
+    """``value`` if it can be called."""
+    return _expect(callable(value), value, name, "a callable")
 
 
 def functional(value, name: str = "F", methods: tuple[str, ...] = ("at",)):
-    """Return ``value`` if it is a functional with a space and these methods."""
-    missing = [m for m in methods if not callable(getattr(value, m, None))]
-    if isinstance(value, type) or missing or not hasattr(value, "space"):
-        wanted = " and ".join([*(f"{m}(...)" for m in methods), "space"])
-        raise TypeError(f"{name}: expected a functional with {wanted}, got {value!r}")
-    return value
+    """``value`` if it is a functional with a space and these methods."""
+    wanted = " and ".join([*(f"{m}(...)" for m in methods), "space"])
+    holds = has(value, methods) and hasattr(value, "space")
+    return _expect(holds, value, name, f"a functional with {wanted}")
+
+
+def space(value, name: str = "space"):
+    """``value`` if it can project velocities and retract steps."""
+    wanted = "a space with tangent and retract"
+    return _expect(has(value, ("tangent", "retract")), value, name, wanted)
+
+
+def has(value, methods: tuple[str, ...]) -> bool:
+    """Whether ``value``, not a class, has these methods."""
+    return not isinstance(value, type) and all(callable(getattr(value, m, None)) for m in methods)
 
 
 def generator(value, name: str = "rng") -> np.random.Generator:
-    """Return a Generator, from a Generator or an integer seed; nothing else is accepted."""
+    """A Generator, from a Generator or an integer seed; nothing else is accepted."""
     if isinstance(value, np.random.Generator):
         return value
     seed = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
-    if seed and value >= 0:
-        return np.random.default_rng(int(value))
-    raise TypeError(
-        f"{name}: expected a numpy.random.Generator or an integer seed >= 0, got {_shown(value)}"
-    )
-
-
-def items(value, name: str) -> list:
-    """Return what a sequence holds; a string is not one."""
-    if isinstance(value, (str, bytes)) or not np.iterable(value):
-        raise TypeError(f"{name}: expected a sequence, got {value!r}")
-    return list(value)
+    wanted = "a numpy.random.Generator or an integer seed >= 0"
+    return np.random.default_rng(int(_expect(seed and value >= 0, value, name, wanted)))
 
 
 def instance(value, name: str, kind):
-    """Return ``value`` if it is an instance of ``kind``, a class or a tuple of them."""
+    """``value`` if it is an instance of ``kind``, a class or a tuple of them."""
     if not isinstance(value, kind):
         names = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
         raise TypeError(f"{name}: expected {names}, got {type(value).__name__}")
@@ -249,32 +217,15 @@ def instance(value, name: str, kind):
 
 
 def options(given, function):
-    """Refuse a search option that ``function`` does not have; its keyword-only names are all."""
-    parameters = inspect.signature(function).parameters.values()
-    known = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    """Search options, refused if ``function`` has no keyword-only argument of the name."""
+    known = [
+        p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY
+    ]
     for name in given:
         if name not in known:
-            listed = " and ".join(filter(None, [", ".join(known[:-1]), known[-1]]))
+            listed = ", ".join(known[:-1]) + " and " + known[-1]
             raise TypeError(f"{name}: unknown option; the search of this functional has {listed}")
     return given
-
-
-def space(value, name: str = "space"):
-    """Return ``value`` if it can project velocities and retract steps."""
-    methods = ("tangent", "retract")
-    if isinstance(value, type) or not all(callable(getattr(value, m, None)) for m in methods):
-        raise TypeError(f"{name}: expected a space with tangent and retract, got {value!r}")
-    return value
-
-
-@contextmanager
-def bounded(name: str) -> Iterator[None]:
-    """Let an overflow be an error about the argument whose numbers are too large."""
-    try:
-        with np.errstate(over="raise", invalid="raise"):
-            yield
-    except FloatingPointError as error:
-        raise ValueError(f"{name}: expected smaller numbers, got an {error}") from None
 
 
 @contextmanager
@@ -283,14 +234,13 @@ def naming(name: str) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
-        message = str(error)
-        if not message.startswith("mu: "):
+        if not str(error).startswith("mu: "):
             raise
-        raise type(error)(name + message.removeprefix("mu")) from None
+        raise type(error)(name + str(error).removeprefix("mu")) from None
 
 
 def frozen(a: np.ndarray) -> np.ndarray:
-    """Return a private, read-only, C-contiguous copy."""
+    """A private, read-only, C-contiguous copy."""
     a = np.array(a, order="C", copy=True)
     a.flags.writeable = False
     return a

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy
@@ -58,9 +58,9 @@ class Plan:
     - ``cost``: The distance :math:`W_p`, not its p-th power.
     """
 
-    source: np.ndarray
-    target: np.ndarray
-    mass: np.ndarray
+    source: np.ndarray = field(repr=False)
+    target: np.ndarray = field(repr=False)
+    mass: np.ndarray = field(repr=False)
     cost: float
 
 

@@ -24,7 +24,7 @@ def attention_weights(theta: ArrayLike, X: ArrayLike, shape: HeadShape) -> np.nd
     - ``X`` (S, T, d): Tokens.
     - ``shape``: Sizes of one head.
 
-    Returns array, shape (n, S, T, T): Row t holds the weights of tokens u <= t; rows sum to one,
+    Returns shape (n, S, T, T): Row t holds the weights of tokens u <= t; rows sum to one,
     the rest is zero.
 
     Examples
@@ -52,7 +52,7 @@ def features(theta: ArrayLike, X: ArrayLike, W_U: ArrayLike, shape: HeadShape) -
     - ``W_U`` (d, V): Fixed projection to the vocabulary.
     - ``shape``: Sizes of one head.
 
-    Returns array, shape (n, S, T, V): One logit vector for every head, sequence and position. It is
+    Returns shape (n, S, T, V): One logit vector for every head, sequence and position. It is
     stored in full: for many heads use :class:`AttentionRisk`, which never stores it.
 
     Examples

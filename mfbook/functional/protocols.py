@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -97,7 +97,7 @@ class Minimum:
     - ``evaluations``: Points at which the first variation was computed.
     """
 
-    point: np.ndarray
+    point: np.ndarray = field(repr=False)
     value: float
     lower_bound: float
     converged: bool

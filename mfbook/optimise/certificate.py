@@ -11,7 +11,7 @@ gives ``rigorous``, an upper bound. Only ``rigorous`` certifies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ class Gap:
 
     found: float
     rigorous: float
-    point: np.ndarray
+    point: np.ndarray = field(repr=False)
     converged: bool
     evaluations: int
 
@@ -193,10 +193,10 @@ class Boosting:
     """
 
     measure: Measure
-    value: np.ndarray
-    found: np.ndarray
-    rigorous: np.ndarray
-    atoms: np.ndarray
+    value: np.ndarray = field(repr=False)
+    found: np.ndarray = field(repr=False)
+    rigorous: np.ndarray = field(repr=False)
+    atoms: np.ndarray = field(repr=False)
     converged: bool
 
 

@@ -17,7 +17,7 @@ def simplex_qp(G, c, *, maxiter: int = 60):
     - ``c`` (n,)
     - ``maxiter``: Most steps.
 
-    Returns array, shape (n,): Positive; a weight that should be zero is about 1e-17 by its
+    Returns shape (n,): Positive; a weight that should be zero is about 1e-17 by its
     multiplier.
     """
     n = len(c)

@@ -221,7 +221,7 @@ class SphereEnergy(Functional):
         - ``x`` (n, d): Unit vectors.
         - ``mu``: Of unit vectors.
 
-        Returns array, shape (n, d): With ``normalised``, the attention part is divided by Z(x).
+        Returns shape (n, d): With ``normalised``, the attention part is divided by Z(x).
 
         Examples
         --------

@@ -122,7 +122,7 @@ class Linearised:
         - ``c``: A step.
         - ``b`` (n, d): Any vectors.
 
-        Returns array, shape (n, d): The solution.
+        Returns shape (n, d): The solution.
         """
         c, b = validate.finite(c, "c"), validate.plain(b, "b")
         if b.dtype.kind not in "biuf" or b.shape != self.x.shape:

@@ -9,7 +9,7 @@ are positive.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,14 +29,20 @@ class SecondOrder:
     r"""First and second derivatives of the energy at a measure with m atoms.
 
     - ``gradient``: Largest :math:`\|u(x_i;\mu)\|`: 0 where the measure is stationary.
-    - ``eigenvalues`` (m (d-1): Of the Hessian in :math:`L^2(\mu)`, increasing.
-    - ``modes`` (m (d-1): Its eigenvectors as tangent vectors, with :math:`\sum_iw_i\|\eta_i\|^2=1`.
+    - ``eigenvalues`` (m (d-1),): Of the Hessian in :math:`L^2(\mu)`, increasing.
+    - ``modes`` (m (d-1), m, d): Its eigenvectors, tangent, with :math:`\sum_iw_i\|\eta_i\|^2=1`.
     """
 
     measure: Measure
     gradient: float
-    eigenvalues: np.ndarray
-    modes: np.ndarray
+    eigenvalues: np.ndarray = field(repr=False)
+    modes: np.ndarray = field(repr=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"SecondOrder({self.measure.size} atoms: least eigenvalue {self.least:.3g}, "
+            f"|gradient| {self.gradient:.1g})"
+        )
 
     @property
     def least(self) -> float:
@@ -56,7 +62,7 @@ def velocity_jacobian(F: SphereEnergy, mu: Measure) -> np.ndarray:
       any weights.
     - ``mu``: Real atoms.
 
-    Returns array, shape (m (d-1), m (d-1)): On the circle: the matrix of :math:`\partial
+    Returns shape (m (d-1), m (d-1)): On the circle: the matrix of :math:`\partial
     u_i/\partial\theta_l`.
     """
     _real(F, mu)

@@ -35,7 +35,7 @@ def deepest_fall(slope, curvature: float, reach) -> np.ndarray:
     - ``curvature``: M.
     - ``reach`` (n,): Radii r.
 
-    Returns array, shape (n,): Minus infinity where the minimum cannot be in the cap.
+    Returns shape (n,): Minus infinity where the minimum cannot be in the cap.
     """
     a = slope / curvature
     fall = curvature / 4 * (reach**2 + 2 * a * reach - a**2)

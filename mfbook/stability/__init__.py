@@ -16,7 +16,7 @@ from mfbook.stability.monotone import (
     strong_monotonicity,
 )
 from mfbook.stability.radial import RadialDrift, radial_drift
-from mfbook.stability.rates import KLFit, kl_constant, kl_envelope, kl_fit, kl_length
+from mfbook.stability.rates import KLFit, kl_constant, kl_envelope, kl_fit
 from mfbook.stability.stationary import StationaryHead, stationary_head
 from mfbook.stability.support import Alternative, Stationarity, best_alternative, stationarity
 
@@ -37,7 +37,6 @@ __all__ = [
     "kl_constant",
     "kl_envelope",
     "kl_fit",
-    "kl_length",
     "radial_drift",
     "second_variation",
     "stationarity",

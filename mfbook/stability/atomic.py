@@ -12,7 +12,7 @@ block matrix :math:`(H_j\delta_{jl}+w_lK_{jl})` and deviations from them with :m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -47,12 +47,18 @@ class AtomicStability:
     """
 
     measure: Measure
-    gradient: np.ndarray
-    H: np.ndarray
-    K: np.ndarray
-    deviations: np.ndarray
-    collective: np.ndarray
-    modes: np.ndarray
+    gradient: np.ndarray = field(repr=False)
+    H: np.ndarray = field(repr=False)
+    K: np.ndarray = field(repr=False)
+    deviations: np.ndarray = field(repr=False)
+    collective: np.ndarray = field(repr=False)
+    modes: np.ndarray = field(repr=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"AtomicStability({self.measure.size} atoms: least eigenvalue {self.least:.3g}, all "
+            f"together {self.collective[0]:.3g}; |gradient| {np.abs(self.gradient).max():.1g})"
+        )
 
     @property
     def least(self) -> float:

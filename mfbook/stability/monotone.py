@@ -12,7 +12,7 @@ constant from above: what is found here refutes, it does not prove.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -57,10 +57,10 @@ class Monotonicity:
     """
 
     constant: float
-    quotients: np.ndarray
-    distances: np.ndarray
+    quotients: np.ndarray = field(repr=False)
+    distances: np.ndarray = field(repr=False)
     worst: Measure
-    parent: np.ndarray
+    parent: np.ndarray = field(repr=False)
     converged: bool
 
 

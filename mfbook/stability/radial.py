@@ -11,7 +11,7 @@ a > 0 everywhere, second moments stay bounded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -40,8 +40,8 @@ class RadialDrift:
 
     radii: np.ndarray
     least: np.ndarray
-    sampled: np.ndarray
-    points: np.ndarray
+    sampled: np.ndarray = field(repr=False)
+    points: np.ndarray = field(repr=False)
 
 
 def radial_drift(

@@ -7,7 +7,7 @@ rate: exponential for :math:`\alpha=\frac12`, algebraic above.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
 
-__all__ = ["KLFit", "kl_constant", "kl_envelope", "kl_fit", "kl_length"]
+__all__ = ["KLFit", "kl_constant", "kl_envelope", "kl_fit"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class KLFit:
     alpha: float
     interval: tuple[float, float]
     c: float
-    slopes: np.ndarray
+    slopes: np.ndarray = field(repr=False)
 
     @property
     def slope(self) -> float:
@@ -110,23 +110,6 @@ def kl_envelope(tau: ArrayLike, E0: float, c: float, alpha: float) -> np.ndarray
     with np.errstate(divide="ignore"):
         growth = np.log(power) + np.log(c) + power * np.log(E0) + np.log(tau)
     return E0 * np.exp(-np.logaddexp(0.0, growth) / power)
-
-
-def kl_length(E0: float, c: float, alpha: float) -> float:
-    r"""Bound on the length that is left of a path along which the inequality holds.
-
-    .. math:: \int\sqrt{\mathcal D}\,d\tau\le\frac{E_0^{1-\alpha}}{(1-\alpha)\sqrt c},
-
-    because :math:`-\frac{d}{d\tau}E^{1-\alpha}=(1-\alpha)E^{-\alpha}\mathcal D
-    \ge(1-\alpha)\sqrt c\,\sqrt{\mathcal D}`. A curve of finite length in :math:`W_2` converges.
-
-    - ``E0, c``: Positive.
-    - ``alpha``: In [1/2, 1).
-
-    Returns bound on the length.
-    """
-    E0, c, alpha = validate.positive(E0, "E0"), validate.positive(c, "c"), _exponent(alpha)
-    return float(E0 ** (1 - alpha) / ((1 - alpha) * np.sqrt(c)))
 
 
 def _slope(x, y) -> float:

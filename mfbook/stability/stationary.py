@@ -2,7 +2,7 @@ r"""A single head brought to rest: where :func:`dirac_stability` can be asked.""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ class StationaryHead:
     - ``evaluations``: Evaluations of the functional in the descent.
     """
 
-    theta: np.ndarray
+    theta: np.ndarray = field(repr=False)
     value: float
     gradient_norm: float
     converged: bool

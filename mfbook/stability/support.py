@@ -6,7 +6,7 @@ that no alternative head has a smaller first variation (Theorem 4.3, equation (6
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ class Stationarity:
     - ``dissipation``: Mean square of the norms (equation (38)).
     """
 
-    norms: np.ndarray
+    norms: np.ndarray = field(repr=False)
     worst: float
     dissipation: float
 
@@ -74,9 +74,9 @@ class Alternative:
       how much that mixture lowers F.
     """
 
-    point: np.ndarray
+    point: np.ndarray = field(repr=False)
     least: float
-    values: np.ndarray
+    values: np.ndarray = field(repr=False)
     spread: float
     violation: float
     found: float

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
+from companion.mathematics.constants import hessian_attained
 from companion.mathematics.tokens import TokenEnergy, softmax_field, softmax_potential
 from mfbook import bounds
 from mfbook.activations import GELU, TANH
@@ -348,5 +349,5 @@ def test_bounds_from_tiny_to_huge(R_X, r):
     found = bounds.feature_bounds(R_X, 1e-3, r, k)
     for value, expected in ((found.B, B), (found.L, L), (found.H, H)):
         close(value, expected, 1e-14)
-    attained = bounds.hessian_attained(R_X, 1e-3, r, k)
+    attained = hessian_attained(R_X, 1e-3, r, k)
     assert attained <= found.H * (1 + 1e-12) and found.H <= 1.62 * attained

@@ -25,7 +25,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from mfbook.bounds.features import third_moment_constant
+from mfbook.bounds import third_moment_constant
 
 __all__ = ["Reach", "head_reach"]
 

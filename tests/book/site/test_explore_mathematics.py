@@ -4,6 +4,7 @@ Each group has programs in JavaScript, what they are given, and what mfbook says
 headless Chromium with ``mathematics.js``.
 """
 
+import math
 from itertools import product
 
 import numpy as np
@@ -14,7 +15,6 @@ from companion.mathematics.network import TwoLayerRisk
 from companion.tasks import teacher_student
 from mfbook import Measure
 from mfbook.attention import softmax
-from mfbook.bounds import monte_carlo_rate, sharp_rate, variance_rate
 from mfbook.flow import flow
 from mfbook.sphere import Explicit
 from mfbook.transport import displacement
@@ -78,7 +78,11 @@ def layer():
 
 
 def bounds():
-    names = {"monteCarlo": monte_carlo_rate, "sharp": sharp_rate, "variance": variance_rate}
+    names = {
+        "monteCarlo": lambda B, M: math.sqrt(2) * B / math.sqrt(M),
+        "sharp": lambda B, M: B**2 / (4 * M),
+        "variance": lambda sigma2, M: sigma2 / (4 * M),
+    }
     body = "return [mfbook.bounds[name](B, 12), mfbook.headsNeeded(name, B, excess)];"
     for name, B, excess in product(names, (0.3, 1.0, 4.0), (1.0, 0.1, 0.05)):
         inputs = {"name": name, "B": B, "excess": excess}

@@ -5,7 +5,8 @@ import pytest
 from scipy.integrate import solve_ivp
 from scipy.stats import t as student
 
-from mfbook.stability import kl_constant, kl_envelope, kl_fit, kl_length
+from companion.mathematics.constants import kl_length
+from mfbook.stability import kl_constant, kl_envelope, kl_fit
 
 
 @pytest.mark.parametrize("alpha", [0.5, 0.6, 0.75, 0.9])
@@ -90,7 +91,6 @@ def test_envelope_at_the_ends_of_the_numbers():
         ("blocks", lambda: kl_fit(np.arange(1.0, 17), np.ones(16), blocks=1)),
         ("alpha", lambda: kl_constant([1.0], [1.0], 0.0)),
         ("alpha", lambda: kl_envelope([0.0], 1.0, 1.0, 0.49)),
-        ("alpha", lambda: kl_length(1.0, 1.0, 1.0)),
         ("tau", lambda: kl_envelope([-1.0], 1.0, 1.0, 0.5)),
     ],
 )

@@ -1,0 +1,376 @@
+r"""Explicit constants: one function for every constant that the paper leaves unnamed.
+
+The letters are those of the book. Tokens have norm at most :math:`R_X`, the projection to the
+vocabulary has operator norm at most :math:`R_U`, each of the four matrices of a head has operator
+norm at most r (so a head of ``shape.ball(r)`` qualifies), and attention scores are at most
+:math:`g=R_X^2r^2/\sqrt k` in absolute value, with the query dimension k. Norms of parameters are
+Euclidean (Frobenius). The loss is :math:`\sqrt2`-Lipschitz in the logits and the softmax
+1/2-Lipschitz. Constants beyond the range of floating-point numbers are infinite.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mfbook import _validate as validate
+from mfbook._blocks import blocks
+from mfbook.attention import AttentionRisk, features, softmax
+from mfbook.measure import Measure
+
+__all__ = [
+    "DriftLipschitz",
+    "FeatureBounds",
+    "GrowthBound",
+    "PropagationBound",
+    "data_radii",
+    "drift_lipschitz",
+    "feature_bound",
+    "feature_bounds",
+    "feature_variance",
+    "growth_bound",
+    "hessian_bound",
+    "jacobian_bound",
+    "leading_coefficient",
+    "propagation_bound",
+    "propagation_rate",
+    "score_bound",
+    "sharp_jacobian_bound",
+    "third_moment_constant",
+]
+
+# Heads are treated in blocks whose feature maps hold about this many numbers (32 MB).
+BLOCK = 2**22
+
+
+def score_bound(R_X: float, r: float, k: int) -> float:
+    r"""Bound g on the attention scores, the one number that says how sharp a head can be.
+
+    .. math:: |\langle x_tW_Q,\,x_uW_K\rangle|/\sqrt k\;\le\;g=R_X^2r^2/\sqrt k
+
+    Cauchy–Schwarz; attained by two equal tokens. Chapter 3, Proposition 3.4.
+    """
+    R_X, r = validate.positive(R_X, "R_X"), validate.positive(r, "r")
+    # products: a float power raises where it overflows, a product is infinite
+    return (R_X * r) * (R_X * r) / math.sqrt(validate.count(k, "k"))
+
+
+def _radii(R_X, R_U, r, k) -> tuple[float, float, float, float]:
+    """The three radii as floats, and the bound on scores."""
+    g = score_bound(R_X, r, k)
+    return float(R_X), validate.positive(R_U, "R_U"), float(r), g
+
+
+def third_moment_constant() -> float:
+    r"""Constant :math:`c_3=4/(3\sqrt3)` of a third mixed moment of bounded variables.
+
+    .. math:: |\mathbb E[(s-\bar s)^2(x-\bar x)]|\le c_3\qquad\text{if }|s|\le1,\ |x|\le1
+
+    Equality for s = x = ±1 with :math:`P(s=1)=(1-1/\sqrt3)/2` (and its mirror image). Proved in
+    Chapter 3; it enters :func:`hessian_bound`.
+    """
+    return 4 / (3 * math.sqrt(3))
+
+
+def feature_bound(R_X: float, R_U: float, r: float) -> float:
+    r"""Bound B on the feature map (Proposition 3.4 made explicit).
+
+    .. math:: \|\varphi_t(X;\theta)\|\le B=R_XR_U\,r^2
+
+    An attended token is an average of tokens, so its norm is at most :math:`R_X`; three matrices
+    follow. Attained by one token. Derived in Chapter 3.
+    """
+    R_X, R_U = validate.positive(R_X, "R_X"), validate.positive(R_U, "R_U")
+    r = validate.positive(r, "r")
+    return R_X * R_U * r * r
+
+
+def jacobian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
+    r"""Bound L on the derivative of the feature map (Proposition 3.4 made explicit).
+
+    .. math:: \|\nabla_\theta\varphi_t\|_{op}\le L=\sqrt2\,R_XR_U\,r\sqrt{1+g^2}
+
+    A direction of size n in (W_Q, W_K) changes :math:`\varphi` by at most
+    :math:`\sqrt2R_XR_Urgn`, one of size w in (W_V, W_O) by :math:`\sqrt2R_XR_Urw`;
+    Cauchy–Schwarz with :math:`n^2+w^2=1`. Derived in Chapter 3.
+    """
+    R_X, R_U, r, g = _radii(R_X, R_U, r, k)
+    return math.sqrt(2) * R_X * R_U * r * math.hypot(1, g)
+
+
+def sharp_jacobian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
+    r"""Least possible L: the bound of :func:`jacobian_bound`, sharpened.
+
+    .. math:: \|\nabla_\theta\varphi_t\|_{op}\le\sqrt2\,R_XR_U\,r\,\max(1,g)
+
+    A token average m leaves a variance of at most :math:`R_X^2-\|m\|^2`, so both effects of
+    :func:`jacobian_bound` cannot be largest at once. Attained by one token if g <= 1, and by two
+    opposite tokens if g >= 1 and k >= 2. If g > 1 and k = 1 it is the supremum over the length of
+    the sequence: two opposite tokens, one of them exp(2g) times as often. Beyond the paper;
+    derived in Chapter 3.
+    """
+    R_X, R_U, r, g = _radii(R_X, R_U, r, k)
+    return math.sqrt(2) * R_X * R_U * r * max(1.0, g)
+
+
+def hessian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
+    r"""Bound H on the second derivative of the feature map (Proposition 3.4 made explicit).
+
+    .. math:: \|\nabla_\theta^2\varphi_t\|_{op}\le H=\tfrac12R_XR_U\Big[1+g+2c_3g^2
+              +\sqrt{(1-g-2c_3g^2)^2+16g^2}\Big]
+
+    The largest eigenvalue of the form :math:`(g+2c_3g^2)n^2+4g\,nw+w^2` in the sizes n of
+    (W_Q, W_K) and w of (W_V, W_O) in a direction. Derived in Chapter 3. Chapter 3 shows how
+    far it is from the least possible constant: not at all in the limits of small and of large g, by
+    a factor of 1.62 at most in between.
+    """
+    R_X, R_U, r, g = _radii(R_X, R_U, r, k)
+    a = g + 2 * third_moment_constant() * g * g
+    return R_X * R_U * (1 + a + math.hypot(1 - a, 4 * g)) / 2
+
+
+@dataclass(frozen=True)
+class FeatureBounds:
+    """The three constants of Proposition 3.4: for the feature map and its two derivatives.
+
+    - ``B, L, H``: Bounds on the logits of one head, and on its first and second derivative.
+    """
+
+    B: float
+    L: float
+    H: float
+
+
+def feature_bounds(R_X: float, R_U: float, r: float, k: int) -> FeatureBounds:
+    """Return B, L and H of Proposition 3.4 together."""
+    return FeatureBounds(
+        feature_bound(R_X, R_U, r), jacobian_bound(R_X, R_U, r, k), hessian_bound(R_X, R_U, r, k)
+    )
+
+
+def data_radii(X: ArrayLike, W_U: ArrayLike) -> tuple[float, float]:
+    r"""Radii :math:`R_X=\max\|x\|` and :math:`R_U=\|W_U\|_{op}` of given data.
+
+    - ``X`` (S, T, d): Tokens.
+    - ``W_U`` (d, V): Fixed projection to the vocabulary.
+    """
+    X = validate.array(X, "X", ("S", "T", "d"), largest=validate.LARGEST)
+    W_U = validate.array(W_U, "W_U", (X.shape[2], "V"), largest=validate.LARGEST)
+    return float(np.linalg.norm(X, axis=-1).max()), float(np.linalg.norm(W_U, 2))
+
+
+@dataclass(frozen=True)
+class DriftLipschitz:
+    r"""Lipschitz constants of the drift :math:`G(\theta;\mu)`, in the head and in the measure.
+
+    - ``head, measure``: Constants in the head, and in the measure for :math:`W_1`.
+    """
+
+    head: float
+    measure: float
+
+
+def drift_lipschitz(R_X: float, R_U: float, r: float, k: int) -> DriftLipschitz:
+    r"""Lipschitz constants of the gradient field (equation (26) made explicit).
+
+    .. math:: \|G(\theta;\mu)-G(\theta';\nu)\|\le\sqrt2\,H\,\|\theta-\theta'\|
+              +\tfrac12L^2\,W_1(\mu,\nu)
+
+    :math:`G=\mathbb E\frac1T\sum_t\nabla\varphi_t^\top r_t` with :math:`\|r_t\|\le\sqrt2`; the
+    residual is 1/2-Lipschitz in the logits and these are L-Lipschitz in the measure. Measures
+    live on the convex set of heads with radius r, and L is that of :func:`jacobian_bound`.
+    Derived in Chapter 3.
+    """
+    bounds = feature_bounds(R_X, R_U, r, k)
+    return DriftLipschitz(math.sqrt(2) * bounds.H, 0.5 * bounds.L * bounds.L)
+
+
+@dataclass(frozen=True)
+class GrowthBound:
+    r"""How large one head can be after a time :math:`\tau`.
+
+    - ``values``: Bound on :math:`\|W_V\|+\|W_O\|`.
+    - ``query_slope``: Bound on :math:`\|\nabla_{W_Q}\Psi\|/\|W_K\|` and
+      :math:`\|\nabla_{W_K}\Psi\|/\|W_Q\|`.
+    - ``queries``: Bound on :math:`\|W_Q\|+\|W_K\|`.
+    """
+
+    values: float
+    query_slope: float
+    queries: float
+
+
+def growth_bound(
+    R_X: float, R_U: float, k: int, tau: float, values: float, queries: float
+) -> GrowthBound:
+    r"""Bound on a head along the bare gradient flow: the compact set is automatic.
+
+    With :math:`c=\sqrt2R_XR_U`, :math:`N_V=\|W_V\|+\|W_O\|` and :math:`N_Q=\|W_Q\|+\|W_K\|`,
+
+    .. math:: N_V(\tau)&\le e^{c\tau}N_V(0),\\
+              \|\nabla_{W_Q}\Psi\|&\le\frac{cR_X^2}{\sqrt k}\|W_K\|\|W_V\|\|W_O\|,\\
+              N_Q(\tau)&\le N_Q(0)\exp\Big(\frac{R_X^2N_V(0)^2}{8\sqrt k}
+              \big(e^{2c\tau}-1\big)\Big).
+
+    :math:`\Psi=\langle W_VW_O,C\rangle` with :math:`\|C\|\le c`; then Gronwall's inequality
+    twice. The bound holds for the flow, for explicit Euler with any step, and for stochastic
+    gradients, in the rescaled time :math:`\tau=\int2\xi`. It does not depend on the other heads.
+    Beyond the paper (Remark 3.3 assumes it); derived in Chapter 3. The last bound is infinite
+    where it exceeds the largest float.
+
+    - ``tau``: Rescaled time, at least 0.
+    - ``values, queries``: :math:`N_V(0)` and :math:`N_Q(0)`, sums of Frobenius norms.
+
+    Returns bounds on the sizes after the time ``tau``.
+    """
+    R_X, R_U = validate.positive(R_X, "R_X"), validate.positive(R_U, "R_U")
+    k, tau = validate.count(k, "k"), validate.positive(tau, "tau", allow_zero=True)
+    values = validate.positive(values, "values", allow_zero=True)
+    queries = validate.positive(queries, "queries", allow_zero=True)
+    c = math.sqrt(2) * R_X * R_U
+    with np.errstate(over="ignore"):
+        v = float(values * np.exp(c * tau)) if values else 0.0
+        start = R_X * values * R_X * values / (8 * math.sqrt(k))
+        exponent = start * np.expm1(2 * c * tau) if start else 0.0
+        q = float(queries * np.exp(exponent)) if queries else 0.0
+    # ||W_V|| ||W_O|| <= v^2 / 4
+    return GrowthBound(v, c * R_X * R_X / math.sqrt(k) * (v * v) / 4, q)
+
+
+def propagation_rate(M: int, epsilon: float, delta: float, *, D: int, t_end: float) -> float:
+    r"""Rate of Theorem 5.2, equation (23), without its constant.
+
+    .. math:: \operatorname{err}=\varepsilon+\sqrt{\varepsilon\big(D+\log(MN/\delta)\big)}
+              +\sqrt{\frac{1+\log(N/\delta)}M},\qquad N=\lceil t_{\rm end}/\varepsilon\rceil
+
+    - ``M``: Number of heads.
+    - ``epsilon``: Step, positive.
+    - ``delta``: Probability with which the statement may fail, in (0, 1).
+    - ``D``: Parameters of one head.
+    - ``t_end``: Horizon, positive.
+    """
+    M, D = validate.count(M, "M"), validate.count(D, "D")
+    epsilon, t_end = validate.positive(epsilon, "epsilon"), validate.positive(t_end, "t_end")
+    delta = validate.positive(delta, "delta")
+    if delta >= 1:
+        raise ValueError(f"delta: expected a number in (0, 1), got {delta}")
+    steps = t_end / epsilon * (1 - 1e-13)  # 8 is 32 steps of 1/4, also if that is rounded
+    log_n = math.log(max(1, math.ceil(steps)) if math.isfinite(steps) else t_end) - (
+        0.0 if math.isfinite(steps) else math.log(epsilon)
+    )
+    noise = D + math.log(M) + log_n - math.log(delta)
+    sampling = 1 + log_n - math.log(delta)
+    return epsilon + math.sqrt(epsilon * noise) + math.sqrt(sampling / M)
+
+
+@dataclass(frozen=True)
+class PropagationBound:
+    r"""The mean-square bound of Chapter 5 and the exponent that the paper's proof gives.
+
+    - ``exponent``: :math:`\sqrt2H\tau`, curvature of one head without interaction, if
+      ``one_sided``; else the paper's.
+    - ``one_sided``: Whether the step is at most :math:`4/L^2`.
+    - ``paper_exponent``: :math:`(\sqrt2H+\frac12L^2)\tau`, from the Lipschitz constant (26) of the
+      drift.
+    - ``euler, noise, sampling``: The three terms, before the factor :math:`e^{\text{exponent}}`.
+    - ``log10``: Decimal logarithm of the whole bound, which may be too large for a float.
+    """
+
+    exponent: float
+    one_sided: bool
+    paper_exponent: float
+    euler: float
+    noise: float
+    sampling: float
+
+    @property
+    def log10(self) -> float:
+        """Logarithm to base 10 of exp(exponent) times the sum of the terms; -inf for zero."""
+        terms = self.euler + self.noise + self.sampling
+        return self.exponent / math.log(10) + math.log10(terms) if terms > 0 else -math.inf
+
+
+def propagation_bound(
+    R_X: float, R_U: float, r: float, k: int, *, M: int, epsilon: float, tau: float
+) -> PropagationBound:
+    r"""Mean-square distance of M heads under SGD from the nonlinear characteristics.
+
+    With :math:`\xi=\frac12`, heads and characteristics in the product of balls of radius r, and
+    :math:`|x|_M^2=\frac1M\sum_i\|x_i\|^2`,
+
+    .. math:: \big(\mathbb E|\theta^n-\bar\theta(n\varepsilon)|_M^2\big)^{1/2}
+              \le e^{\kappa\tau}\Big[\tfrac{LB}{2\sqrt M}\,\tau
+              +\tfrac{\sqrt2}2L\big(\sqrt2H+\tfrac12L^2\big)\varepsilon\,\tau
+              +\sqrt2\,L\sqrt{\varepsilon\,\tau}\Big]
+
+    where :math:`\kappa=\sqrt2H` if :math:`\varepsilon\le4/L^2` and :math:`\sqrt2H+\frac12L^2` else.
+    No dimension, number of steps or probability enters. A version of Theorem 5.2 in mean square,
+    for one n; derived in Chapter 5.
+
+    - ``M``: Number of heads.
+    - ``epsilon``: Step in rescaled time, positive.
+    - ``tau``: Horizon in rescaled time, positive.
+
+    Returns the terms of the bound and their exponents.
+    """
+    M = validate.count(M, "M")
+    epsilon, tau = validate.positive(epsilon, "epsilon"), validate.positive(tau, "tau")
+    bounds, drift = feature_bounds(R_X, R_U, r, k), drift_lipschitz(R_X, R_U, r, k)
+    size = math.sqrt(2) * bounds.L  # of one gradient
+    one_sided = epsilon * drift.measure <= 2
+    return PropagationBound(
+        exponent=(drift.head + (0.0 if one_sided else drift.measure)) * tau,
+        one_sided=one_sided,
+        paper_exponent=(drift.head + drift.measure) * tau,
+        # the small factors first: the product may be a number where parts of it are not
+        euler=epsilon * tau * size * ((drift.head + drift.measure) / 2),
+        noise=size * math.sqrt(epsilon * tau),
+        sampling=0.5 * bounds.L * bounds.B * tau / math.sqrt(M),
+    )
+
+
+def feature_variance(risk: AttentionRisk, mu: Measure) -> float:
+    r"""Variance of the feature map over the heads of a measure.
+
+    .. math:: \sigma^2=\mathbb E\Big[\frac1T\sum_t\int\|\varphi_t-f_t\|^2\,d\mu\Big]\le B^2
+
+    Chapter 4. Memory does not grow with the number of heads.
+    """
+    return _over_heads(risk, mu, lambda z, p: (z**2).sum(axis=-1))
+
+
+def leading_coefficient(risk: AttentionRisk, mu: Measure) -> float:
+    r"""Coefficient of 1/M in the mean excess risk of M heads drawn from a measure.
+
+    .. math:: \mathbb E\,R(\hat\mu_M)-R(\mu)=\frac{\kappa}{M}+O(M^{-2}),\qquad
+              \kappa=\tfrac12\,\mathbb E\Big[\frac1T\sum_t
+              \operatorname{tr}\big(J(f_t)\operatorname{Cov}_\mu\varphi_t\big)\Big]
+
+    Second-order expansion of the loss at the mean-field logits; at most :math:`\sigma^2/4`.
+    Beyond the paper; derived in Chapter 4.
+    """
+
+    def variance(z, p):  # tr(J z z^T) is the variance of z_I for I drawn from p
+        return (p * (z - (p * z).sum(axis=-1, keepdims=True)) ** 2).sum(axis=-1)
+
+    return _over_heads(risk, mu, variance) / 2
+
+
+def _over_heads(risk, mu, quantity) -> float:
+    """Integrate E (1/T) sum_t quantity(phi_t - f_t, p_t) over the heads, block by block."""
+    validate.instance(risk, "risk", AttentionRisk)
+    f = risk.logits(mu)
+    if np.iscomplexobj(f):
+        raise TypeError("mu: expected real heads, got complex ones")
+    p = softmax(f)
+    S, T, V = f.shape
+    total = 0.0
+    # attention takes T numbers for each token and head, features V
+    for s in blocks(S, BLOCK // (T * (T + V))):
+        for h in blocks(mu.size, BLOCK // (len(f[s]) * T * (T + V))):
+            z = features(mu.atoms[h], risk.X[s], risk.W_U, risk.shape) - f[s]
+            total += mu.weights[h] @ quantity(z, p[s]).sum(axis=(1, 2))
+    return float(total) / (S * T)
