@@ -35,10 +35,8 @@ _PLACES = {
     "confinement": ["Anchor", "Ridge"],
     "sphere": ["SphereEnergy", "clusters", "minimise_on_circle", "second_order", "settle"],
     "flow": ["Adaptive", "Euler", "dissipation", "gradient_flow", "sgd"],
-    "optimise": ["boost", "frank_wolfe_gap"],
-    "stability": [
-        "atomic_stability", "dirac_stability", "stationarity", "stationary_head",
-    ],
+    "optimise": ["boost", "frank_wolfe_gap", "stationary_head", "stationary_near"],
+    "stability": ["atomic_stability", "dirac_stability", "stationarity"],
     "transport": ["coupled_distance", "wasserstein"],
 }  # fmt: skip
 _HOMES = {name: f"mfbook.{place}" for place, names in _PLACES.items() for name in names}
@@ -79,6 +77,7 @@ __all__ = [
     "softmax",
     "stationarity",
     "stationary_head",
+    "stationary_near",
     "wasserstein",
 ]
 
@@ -96,7 +95,7 @@ if TYPE_CHECKING:
     from mfbook.flow.sgd import sgd
     from mfbook.functional import Functional, check_functional
     from mfbook.measure import Measure, mixture
-    from mfbook.optimise import boost, frank_wolfe_gap
+    from mfbook.optimise import boost, frank_wolfe_gap, stationary_head, stationary_near
     from mfbook.space import Ball, Sphere
     from mfbook.sphere import SphereEnergy, minimise_on_circle
     from mfbook.sphere.clusters import clusters
@@ -106,7 +105,6 @@ if TYPE_CHECKING:
         atomic_stability,
         dirac_stability,
         stationarity,
-        stationary_head,
     )
     from mfbook.transport import coupled_distance, wasserstein
 

@@ -14,18 +14,20 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
 from mfbook._blocks import blocks
 from mfbook.attention import AttentionRisk, features, softmax
-from mfbook.measure import Measure
+from mfbook.measure import Measure, check_measure
 
 __all__ = [
     "DriftLipschitz",
     "FeatureBounds",
     "GrowthBound",
     "PropagationBound",
+    "confinement_bound",
     "data_radii",
     "drift_lipschitz",
     "feature_bound",
@@ -40,6 +42,7 @@ __all__ = [
     "score_bound",
     "sharp_jacobian_bound",
     "third_moment_constant",
+    "token_reach",
 ]
 
 # Heads are treated in blocks whose feature maps hold about this many numbers (32 MB).
@@ -47,19 +50,13 @@ BLOCK = 2**22
 
 
 def score_bound(R_X: float, r: float, k: int) -> float:
-    r"""Bound g on the attention scores, the one number that says how sharp a head can be.
-
-    .. math:: |\langle x_tW_Q,\,x_uW_K\rangle|/\sqrt k\;\le\;g=R_X^2r^2/\sqrt k
-
-    Cauchy–Schwarz; attained by two equal tokens. Chapter 3, Proposition 3.4.
-    """
+    r"""Bound :math:`|\langle x_tW_Q,x_uW_K\rangle|/\sqrt k\le g=R_X^2r^2/\sqrt k` on the scores."""
     R_X, r = validate.positive(R_X, "R_X"), validate.positive(r, "r")
     # products: a float power raises where it overflows, a product is infinite
     return (R_X * r) * (R_X * r) / math.sqrt(validate.count(k, "k"))
 
 
 def _radii(R_X, R_U, r, k) -> tuple[float, float, float, float]:
-    """The three radii as floats, and the bound on scores."""
     g = score_bound(R_X, r, k)
     return float(R_X), validate.positive(R_U, "R_U"), float(r), g
 
@@ -69,8 +66,7 @@ def third_moment_constant() -> float:
 
     .. math:: |\mathbb E[(s-\bar s)^2(x-\bar x)]|\le c_3\qquad\text{if }|s|\le1,\ |x|\le1
 
-    Equality for s = x = ±1 with :math:`P(s=1)=(1-1/\sqrt3)/2` (and its mirror image). Proved in
-    Chapter 3; it enters :func:`hessian_bound`.
+    Equality for s = x = ±1 with :math:`P(s=1)=(1-1/\sqrt3)/2`. Proved in Chapter 3.
     """
     return 4 / (3 * math.sqrt(3))
 
@@ -80,8 +76,7 @@ def feature_bound(R_X: float, R_U: float, r: float) -> float:
 
     .. math:: \|\varphi_t(X;\theta)\|\le B=R_XR_U\,r^2
 
-    An attended token is an average of tokens, so its norm is at most :math:`R_X`; three matrices
-    follow. Attained by one token. Derived in Chapter 3.
+    Attained by one token. Derived in Chapter 3.
     """
     R_X, R_U = validate.positive(R_X, "R_X"), validate.positive(R_U, "R_U")
     r = validate.positive(r, "r")
@@ -93,9 +88,7 @@ def jacobian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
 
     .. math:: \|\nabla_\theta\varphi_t\|_{op}\le L=\sqrt2\,R_XR_U\,r\sqrt{1+g^2}
 
-    A direction of size n in (W_Q, W_K) changes :math:`\varphi` by at most
-    :math:`\sqrt2R_XR_Urgn`, one of size w in (W_V, W_O) by :math:`\sqrt2R_XR_Urw`;
-    Cauchy–Schwarz with :math:`n^2+w^2=1`. Derived in Chapter 3.
+    Derived in Chapter 3.
     """
     R_X, R_U, r, g = _radii(R_X, R_U, r, k)
     return math.sqrt(2) * R_X * R_U * r * math.hypot(1, g)
@@ -106,11 +99,8 @@ def sharp_jacobian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
 
     .. math:: \|\nabla_\theta\varphi_t\|_{op}\le\sqrt2\,R_XR_U\,r\,\max(1,g)
 
-    A token average m leaves a variance of at most :math:`R_X^2-\|m\|^2`, so both effects of
-    :func:`jacobian_bound` cannot be largest at once. Attained by one token if g <= 1, and by two
-    opposite tokens if g >= 1 and k >= 2. If g > 1 and k = 1 it is the supremum over the length of
-    the sequence: two opposite tokens, one of them exp(2g) times as often. Beyond the paper;
-    derived in Chapter 3.
+    Attained by one token if g <= 1, by two opposite tokens if g >= 1 and k >= 2; if g > 1 and
+    k = 1 it is a supremum over the length of the sequence. Beyond the paper; derived in Chapter 3.
     """
     R_X, R_U, r, g = _radii(R_X, R_U, r, k)
     return math.sqrt(2) * R_X * R_U * r * max(1.0, g)
@@ -122,10 +112,9 @@ def hessian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
     .. math:: \|\nabla_\theta^2\varphi_t\|_{op}\le H=\tfrac12R_XR_U\Big[1+g+2c_3g^2
               +\sqrt{(1-g-2c_3g^2)^2+16g^2}\Big]
 
-    The largest eigenvalue of the form :math:`(g+2c_3g^2)n^2+4g\,nw+w^2` in the sizes n of
-    (W_Q, W_K) and w of (W_V, W_O) in a direction. Derived in Chapter 3. Chapter 3 shows how
-    far it is from the least possible constant: not at all in the limits of small and of large g, by
-    a factor of 1.62 at most in between.
+    The largest eigenvalue of :math:`(g+2c_3g^2)n^2+4g\,nw+w^2` in the sizes n of (W_Q, W_K) and
+    w of (W_V, W_O) in a direction. Chapter 3 derives it, and shows that it is the least possible
+    constant in the limits of small and of large g, and at most 1.62 times it in between.
     """
     R_X, R_U, r, g = _radii(R_X, R_U, r, k)
     a = g + 2 * third_moment_constant() * g * g
@@ -134,10 +123,7 @@ def hessian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
 
 @dataclass(frozen=True)
 class FeatureBounds:
-    """The three constants of Proposition 3.4: for the feature map and its two derivatives.
-
-    - ``B, L, H``: Bounds on the logits of one head, and on its first and second derivative.
-    """
+    """The bounds of Proposition 3.4: on the logits of one head and their two derivatives."""
 
     B: float
     L: float
@@ -152,22 +138,45 @@ def feature_bounds(R_X: float, R_U: float, r: float, k: int) -> FeatureBounds:
 
 
 def data_radii(X: ArrayLike, W_U: ArrayLike) -> tuple[float, float]:
-    r"""Radii :math:`R_X=\max\|x\|` and :math:`R_U=\|W_U\|_{op}` of given data.
-
-    - ``X`` (S, T, d): Tokens.
-    - ``W_U`` (d, V): Fixed projection to the vocabulary.
-    """
+    r"""Radii :math:`R_X=\max\|x\|` of tokens (S, T, d) and :math:`R_U=\|W_U\|_{op}`."""
     X = validate.array(X, "X", ("S", "T", "d"), largest=validate.LARGEST)
     W_U = validate.array(W_U, "W_U", (X.shape[2], "V"), largest=validate.LARGEST)
     return float(np.linalg.norm(X, axis=-1).max()), float(np.linalg.norm(W_U, 2))
 
 
+def token_reach(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    r"""How far attention reaches among tokens (S, T, d), and how much it gains by turning (S, T).
+
+    .. math:: \max_{u\le t}\|x_u\|\qquad\text{and}\qquad W\Big(\frac{t-1}e\Big)
+              \max_{u,u'\le t}\|x_u-x_{u'}\|\qquad(W\text{ of Lambert})
+
+    The mean of :math:`\|Z_t\|` times the first bounds :math:`\lambda^*`, above which no head pays
+    for its ridge (Chapter 6).
+    """
+    pairs, ends = np.linalg.norm(X[:, :, None] - X[:, None], axis=3), range(1, X.shape[1] + 1)
+    wide = np.stack([pairs[:, :t, :t].max(axis=(1, 2)) for t in ends], axis=1)
+    turns = scipy.special.lambertw(np.arange(X.shape[1]) / np.e).real * wide
+    return np.maximum.accumulate(np.linalg.norm(X, axis=2), axis=1), turns
+
+
+def confinement_bound(risk: AttentionRisk, mu: Measure | None = None) -> float:
+    r"""Ridge :math:`\bar\lambda` above which no head moves outwards, in the field of one law.
+
+    .. math:: \bar\lambda=\mathbb E\frac1T\sum_t\|Z_t\|\,(\text{the sum of both reaches of }t)
+
+    with :func:`token_reach`; heads then shrink at the rate :math:`\lambda-\bar\lambda`. Without a
+    law :math:`\|Z_t\|\le\sqrt2R_U` makes it hold in every field. Remark 6.7, derived in Chapter 6b.
+    """
+    lengths, turns = token_reach(risk.X)
+    reach = lengths + turns
+    if mu is None:
+        return float(np.sqrt(2) * np.linalg.norm(risk.W_U, 2) * reach.mean())
+    return float((np.linalg.norm(risk.at(mu).Z, axis=2) * reach).mean())
+
+
 @dataclass(frozen=True)
 class DriftLipschitz:
-    r"""Lipschitz constants of the drift :math:`G(\theta;\mu)`, in the head and in the measure.
-
-    - ``head, measure``: Constants in the head, and in the measure for :math:`W_1`.
-    """
+    r"""Lipschitz constants of :math:`G(\theta;\mu)`: in the head, and in the measure (W₁)."""
 
     head: float
     measure: float
@@ -179,10 +188,7 @@ def drift_lipschitz(R_X: float, R_U: float, r: float, k: int) -> DriftLipschitz:
     .. math:: \|G(\theta;\mu)-G(\theta';\nu)\|\le\sqrt2\,H\,\|\theta-\theta'\|
               +\tfrac12L^2\,W_1(\mu,\nu)
 
-    :math:`G=\mathbb E\frac1T\sum_t\nabla\varphi_t^\top r_t` with :math:`\|r_t\|\le\sqrt2`; the
-    residual is 1/2-Lipschitz in the logits and these are L-Lipschitz in the measure. Measures
-    live on the convex set of heads with radius r, and L is that of :func:`jacobian_bound`.
-    Derived in Chapter 3.
+    On the convex set of heads with radius r; L is that of :func:`jacobian_bound`. See Chapter 3.
     """
     bounds = feature_bounds(R_X, R_U, r, k)
     return DriftLipschitz(math.sqrt(2) * bounds.H, 0.5 * bounds.L * bounds.L)
@@ -192,10 +198,8 @@ def drift_lipschitz(R_X: float, R_U: float, r: float, k: int) -> DriftLipschitz:
 class GrowthBound:
     r"""How large one head can be after a time :math:`\tau`.
 
-    - ``values``: Bound on :math:`\|W_V\|+\|W_O\|`.
-    - ``query_slope``: Bound on :math:`\|\nabla_{W_Q}\Psi\|/\|W_K\|` and
-      :math:`\|\nabla_{W_K}\Psi\|/\|W_Q\|`.
-    - ``queries``: Bound on :math:`\|W_Q\|+\|W_K\|`.
+    - ``values, queries``: Bounds on :math:`N_V` and :math:`N_Q` of :func:`growth_bound`.
+    - ``query_slope``: Bound on :math:`\|\nabla_{W_Q}\Psi\|/\|W_K\|`, and with Q and K exchanged.
     """
 
     values: float
@@ -208,23 +212,17 @@ def growth_bound(
 ) -> GrowthBound:
     r"""Bound on a head along the bare gradient flow: the compact set is automatic.
 
-    With :math:`c=\sqrt2R_XR_U`, :math:`N_V=\|W_V\|+\|W_O\|` and :math:`N_Q=\|W_Q\|+\|W_K\|`,
+    With :math:`c=\sqrt2R_XR_U`, ``values`` :math:`N_V(0)` and ``queries`` :math:`N_Q(0)`, where
+    :math:`N_V=\|W_V\|+\|W_O\|` and :math:`N_Q=\|W_Q\|+\|W_K\|` (Frobenius),
 
     .. math:: N_V(\tau)&\le e^{c\tau}N_V(0),\\
               \|\nabla_{W_Q}\Psi\|&\le\frac{cR_X^2}{\sqrt k}\|W_K\|\|W_V\|\|W_O\|,\\
               N_Q(\tau)&\le N_Q(0)\exp\Big(\frac{R_X^2N_V(0)^2}{8\sqrt k}
               \big(e^{2c\tau}-1\big)\Big).
 
-    :math:`\Psi=\langle W_VW_O,C\rangle` with :math:`\|C\|\le c`; then Gronwall's inequality
-    twice. The bound holds for the flow, for explicit Euler with any step, and for stochastic
-    gradients, in the rescaled time :math:`\tau=\int2\xi`. It does not depend on the other heads.
-    Beyond the paper (Remark 3.3 assumes it); derived in Chapter 3. The last bound is infinite
-    where it exceeds the largest float.
-
-    - ``tau``: Rescaled time, at least 0.
-    - ``values, queries``: :math:`N_V(0)` and :math:`N_Q(0)`, sums of Frobenius norms.
-
-    Returns bounds on the sizes after the time ``tau``.
+    It holds for the flow, for explicit Euler with any step and for stochastic gradients, in the
+    rescaled time :math:`\tau=\int2\xi`, whatever the other heads do. Beyond the paper (Remark 3.3
+    assumes it); derived in Chapter 3.
     """
     R_X, R_U = validate.positive(R_X, "R_X"), validate.positive(R_U, "R_U")
     k, tau = validate.count(k, "k"), validate.positive(tau, "tau", allow_zero=True)
@@ -246,21 +244,14 @@ def propagation_rate(M: int, epsilon: float, delta: float, *, D: int, t_end: flo
     .. math:: \operatorname{err}=\varepsilon+\sqrt{\varepsilon\big(D+\log(MN/\delta)\big)}
               +\sqrt{\frac{1+\log(N/\delta)}M},\qquad N=\lceil t_{\rm end}/\varepsilon\rceil
 
-    - ``M``: Number of heads.
-    - ``epsilon``: Step, positive.
-    - ``delta``: Probability with which the statement may fail, in (0, 1).
-    - ``D``: Parameters of one head.
-    - ``t_end``: Horizon, positive.
+    For M heads of D parameters; it may fail with the probability ``delta`` in (0, 1).
     """
     M, D = validate.count(M, "M"), validate.count(D, "D")
     epsilon, t_end = validate.positive(epsilon, "epsilon"), validate.positive(t_end, "t_end")
-    delta = validate.positive(delta, "delta")
-    if delta >= 1:
+    if (delta := validate.positive(delta, "delta")) >= 1:
         raise ValueError(f"delta: expected a number in (0, 1), got {delta}")
-    steps = t_end / epsilon * (1 - 1e-13)  # 8 is 32 steps of 1/4, also if that is rounded
-    log_n = math.log(max(1, math.ceil(steps)) if math.isfinite(steps) else t_end) - (
-        0.0 if math.isfinite(steps) else math.log(epsilon)
-    )
+    # 8 is 32 steps of 1/4, also if that is rounded
+    log_n = math.log(max(1.0, np.ceil(t_end / epsilon * (1 - 1e-13))))
     noise = D + math.log(M) + log_n - math.log(delta)
     sampling = 1 + log_n - math.log(delta)
     return epsilon + math.sqrt(epsilon * noise) + math.sqrt(sampling / M)
@@ -270,11 +261,8 @@ def propagation_rate(M: int, epsilon: float, delta: float, *, D: int, t_end: flo
 class PropagationBound:
     r"""The mean-square bound of Chapter 5 and the exponent that the paper's proof gives.
 
-    - ``exponent``: :math:`\sqrt2H\tau`, curvature of one head without interaction, if
-      ``one_sided``; else the paper's.
-    - ``one_sided``: Whether the step is at most :math:`4/L^2`.
-    - ``paper_exponent``: :math:`(\sqrt2H+\frac12L^2)\tau`, from the Lipschitz constant (26) of the
-      drift.
+    - ``exponent``: :math:`\sqrt2H\tau` if ``one_sided``, that is for a step of at most
+      :math:`4/L^2`; else ``paper_exponent``, :math:`(\sqrt2H+\frac12L^2)\tau`.
     - ``euler, noise, sampling``: The three terms, before the factor :math:`e^{\text{exponent}}`.
     - ``log10``: Decimal logarithm of the whole bound, which may be too large for a float.
     """
@@ -288,7 +276,7 @@ class PropagationBound:
 
     @property
     def log10(self) -> float:
-        """Logarithm to base 10 of exp(exponent) times the sum of the terms; -inf for zero."""
+        """Decimal logarithm of the whole bound."""
         terms = self.euler + self.noise + self.sampling
         return self.exponent / math.log(10) + math.log10(terms) if terms > 0 else -math.inf
 
@@ -307,14 +295,7 @@ def propagation_bound(
               +\sqrt2\,L\sqrt{\varepsilon\,\tau}\Big]
 
     where :math:`\kappa=\sqrt2H` if :math:`\varepsilon\le4/L^2` and :math:`\sqrt2H+\frac12L^2` else.
-    No dimension, number of steps or probability enters. A version of Theorem 5.2 in mean square,
-    for one n; derived in Chapter 5.
-
-    - ``M``: Number of heads.
-    - ``epsilon``: Step in rescaled time, positive.
-    - ``tau``: Horizon in rescaled time, positive.
-
-    Returns the terms of the bound and their exponents.
+    A version of Theorem 5.2 in mean square, for one n; derived in Chapter 5.
     """
     M = validate.count(M, "M")
     epsilon, tau = validate.positive(epsilon, "epsilon"), validate.positive(tau, "tau")
@@ -336,8 +317,6 @@ def feature_variance(risk: AttentionRisk, mu: Measure) -> float:
     r"""Variance of the feature map over the heads of a measure.
 
     .. math:: \sigma^2=\mathbb E\Big[\frac1T\sum_t\int\|\varphi_t-f_t\|^2\,d\mu\Big]\le B^2
-
-    Chapter 4. Memory does not grow with the number of heads.
     """
     return _over_heads(risk, mu, lambda z, p: (z**2).sum(axis=-1))
 
@@ -349,8 +328,7 @@ def leading_coefficient(risk: AttentionRisk, mu: Measure) -> float:
               \kappa=\tfrac12\,\mathbb E\Big[\frac1T\sum_t
               \operatorname{tr}\big(J(f_t)\operatorname{Cov}_\mu\varphi_t\big)\Big]
 
-    Second-order expansion of the loss at the mean-field logits; at most :math:`\sigma^2/4`.
-    Beyond the paper; derived in Chapter 4.
+    At most :math:`\sigma^2/4`. Beyond the paper; derived in Chapter 4.
     """
 
     def variance(z, p):  # tr(J z z^T) is the variance of z_I for I drawn from p
@@ -361,12 +339,9 @@ def leading_coefficient(risk: AttentionRisk, mu: Measure) -> float:
 
 def _over_heads(risk, mu, quantity) -> float:
     """Integrate E (1/T) sum_t quantity(phi_t - f_t, p_t) over the heads, block by block."""
-    validate.instance(risk, "risk", AttentionRisk)
-    f = risk.logits(mu)
-    if np.iscomplexobj(f):
-        raise TypeError("mu: expected real heads, got complex ones")
-    p = softmax(f)
-    S, T, V = f.shape
+    check_measure(mu)
+    f = validate.instance(risk, "risk", AttentionRisk).logits(mu)
+    (S, T, V), p = f.shape, softmax(f)
     total = 0.0
     # attention takes T numbers for each token and head, features V
     for s in blocks(S, BLOCK // (T * (T + V))):

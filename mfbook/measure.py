@@ -1,8 +1,7 @@
-r"""Probability measures with finitely many atoms.
+r"""Probability measures with finitely many atoms, :math:`\mu=\sum_{i\le n} w_i\,\delta_{\theta_i}`.
 
-Everything in the book is a functional of a measure. A computer holds
-:math:`\mu=\sum_{i\le n} w_i\,\delta_{\theta_i}`, and for the flows of this book that is exact:
-a measure with finitely many atoms keeps them.
+Everything in the book is a functional of a measure, and for its flows this form is exact: a measure
+with finitely many atoms keeps them.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
+from mfbook._types import Seed
 
 __all__ = ["Measure", "mixture"]
 
@@ -26,17 +26,17 @@ class Measure:
     r"""A probability measure :math:`\mu=\sum_i w_i\,\delta_{\theta_i}` on :math:`\mathbb R^D`.
 
     - ``atoms`` (n, D): Positions; complex ones are allowed (for derivatives by complex step).
-    - ``weights`` (n,): Not negative, sum one. Default: the empirical measure, :math:`w_i=1/n`.
+    - ``weights`` (n,): Not negative, sum one. Default: the empirical measure (2), :math:`w_i=1/n`.
 
-    Notes
-    -----
-    Both arrays are copied once and read-only. Equation (2) of the paper is the default.
+    Both are copied once and read-only.
 
     Examples
     --------
     >>> mu = Measure([[0.0, 0.0], [1.0, 2.0]], [0.25, 0.75])
     >>> mu.size, mu.dim, mu.integrate(mu.atoms)
     (2, 2, array([0.75, 1.5 ]))
+    >>> Measure([[1.0], [3.0]]).map(lambda x: x + 1).atoms.ravel()
+    array([2., 4.])
     """
 
     atoms: np.ndarray
@@ -48,11 +48,12 @@ class Measure:
 
     def __post_init__(self):
         atoms = validate.array(self.atoms, "atoms", ("n", "D"), allow_complex=True)
-        n = len(atoms)
-        if self.weights is None:
-            weights = np.full(n, 1 / n)
-        else:
-            weights = validate.probabilities(self.weights, "weights", (n,))
+        n, weights = len(atoms), self.weights
+        weights = (
+            np.full(n, 1 / n)
+            if weights is None
+            else validate.probabilities(weights, "weights", (n,))
+        )
         object.__setattr__(self, "atoms", validate.frozen(atoms))
         object.__setattr__(self, "weights", validate.frozen(weights))
 
@@ -72,43 +73,30 @@ class Measure:
 
     @staticmethod
     def dirac(theta: ArrayLike) -> Measure:
-        r"""Point mass :math:`\delta_\theta`.
-
-        - ``theta`` (D,): The atom.
-
-        Examples
-        --------
-        >>> Measure.dirac([1.0, 2.0]).weights
-        array([1.])
-        """
+        r"""Point mass :math:`\delta_\theta` at a point (D,)."""
         return Measure(validate.array(theta, "theta", ("D",), allow_complex=True)[None])
 
     def integrate(self, values: ArrayLike) -> np.ndarray:
-        r"""Integral :math:`\int f\,d\mu=\sum_i w_i f(\theta_i)`.
-
-        - ``values`` (n, ...): The values :math:`f(\theta_i)` at the atoms.
-
-        Examples
-        --------
-        >>> float(Measure([[1.0], [3.0]]).integrate([1.0, 9.0]))
-        5.0
-        """
+        r"""Integral :math:`\int f\,d\mu=\sum_i w_i f(\theta_i)`, from the values (n, ...)."""
         values = validate.array(values, "values", (self.size, ...), allow_complex=True)
         return np.tensordot(self.weights, values, axes=1)
 
     def map(self, g: Callable) -> Measure:
-        r"""Push-forward :math:`g_\#\mu`: the atoms move, the weights stay.
-
-        - ``g``: Takes all atoms, shape (n, D), and returns as many, shape (n, E).
-
-        Examples
-        --------
-        >>> Measure([[1.0], [3.0]]).map(lambda x: x + 1).atoms.ravel()
-        array([2., 4.])
-        """
+        r"""Push-forward :math:`g_\#\mu`: g takes all atoms (n, D) to (n, E), the weights stay."""
         validate.function(g, "g")
         moved = validate.array(g(self.atoms), "g(atoms)", (self.size, "E"), allow_complex=True)
         return Measure(moved, self.weights)
+
+    def draw(self, M: int, rng: Seed) -> Measure:
+        r"""Empirical measure :math:`\hat\mu_M` of M atoms drawn from :math:`\mu` independently.
+
+        Examples
+        --------
+        >>> Measure([[0.0], [1.0]], [0.0, 1.0]).draw(3, rng=0).atoms.ravel()
+        array([1., 1., 1.])
+        """
+        M, rng = validate.count(M, "M"), validate.generator(rng)
+        return Measure(self.atoms[rng.choice(self.size, size=M, p=self.weights)])
 
     def merge(self, tolerance: float = 0.0) -> Measure:
         r"""Join atoms that are within ``tolerance`` into their weighted barycentre.
@@ -116,8 +104,6 @@ class Measure:
         Chains count: atoms are joined when a path of steps of at most ``tolerance`` connects
         them. Atoms without weight are dropped. With ``tolerance=0`` the measure is unchanged;
         only its description becomes shorter.
-
-        - ``tolerance``: Euclidean distance, at least 0.
 
         Examples
         --------
@@ -152,31 +138,24 @@ class Measure:
 
 
 def mixture(mu: Measure, nu: Measure, s: float) -> Measure:
-    r"""Mixture :math:`(1-s)\,\mu+s\,\nu`: the straight line along which the risk is convex.
+    r"""Mixture :math:`(1-s)\,\mu+s\,\nu`, s in [0, 1]: the line along which the risk is convex.
 
-    - ``mu, nu``: With atoms in the same space.
-    - ``s``: In [0, 1].
-
-    Examples
-    --------
-    >>> mixture(Measure.dirac([0.0]), Measure.dirac([1.0]), 0.25).weights
+    >>> mixture(Measure([[0.0]]), Measure([[1.0]]), 0.25).weights
     array([0.75, 0.25])
     """
-    for name, m in (("mu", mu), ("nu", nu)):
-        validate.instance(m, name, Measure)
+    check_measure(mu, "mu", real=False)
+    check_measure(nu, "nu", real=False)
     if mu.dim != nu.dim:
         raise ValueError(f"nu: expected atoms in R^{mu.dim} as mu has, got R^{nu.dim}")
     s = validate.positive(s, "s", allow_zero=True)
     if s > 1:
         raise ValueError(f"s: expected a number in [0, 1], got {s}")
-    return Measure(
-        np.concatenate([mu.atoms, nu.atoms]),
-        np.concatenate([(1 - s) * mu.weights, s * nu.weights]),
-    )
+    weights = np.concatenate([(1 - s) * mu.weights, s * nu.weights])
+    return Measure(np.concatenate([mu.atoms, nu.atoms]), weights)
 
 
 def check_measure(value, name: str = "mu", *, real: bool = True, largest: float = math.inf):
-    """Return ``value`` if it is a measure, with atoms that are real and not larger."""
+    """``value`` if it is a measure, with atoms that are real and not larger."""
     validate.instance(value, name, Measure)
     if real and value.atoms.dtype.kind == "c":
         raise TypeError(f"{name}: expected real atoms, got complex ones")
@@ -188,14 +167,9 @@ def check_measure(value, name: str = "mu", *, real: bool = True, largest: float 
 
 def check_start(mu, space) -> None:
     """Refuse a start that is not a measure with real atoms in the space."""
-    validate.instance(mu, "mu", Measure)
-    if np.iscomplexobj(mu.atoms):
-        raise TypeError("mu: expected real atoms, got complex ones")
+    check_measure(mu, largest=validate.LARGEST)
     if getattr(space, "dim", mu.dim) != mu.dim:
         raise ValueError(f"mu: expected atoms in R^{space.dim} for {space}, got R^{mu.dim}")
-    size, largest = float(np.abs(mu.atoms).max()), validate.LARGEST
-    if not size <= largest:
-        raise ValueError(f"mu: expected atoms below {largest:g}, got {size:g}")
     contains = getattr(space, "contains", None)
     inside = np.ones(mu.size, bool) if contains is None else np.asarray(contains(mu.atoms))
     if not inside.all():

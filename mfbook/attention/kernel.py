@@ -16,7 +16,6 @@ from math import prod
 import numpy as np
 
 from mfbook._blocks import blocks
-from mfbook.attention import pairs
 
 # One block of work holds this many heads and sequences: enough to hide the cost of a call, few
 # enough for its buffers to stay in the cache, and no power of two, whose strides collide there.
@@ -119,8 +118,6 @@ def forward(risk, mu) -> tuple[np.ndarray, Iterable | None]:
     These are the attention weights, if they fit.
     """
     theta = cast(mu.atoms, risk)
-    if pairs.suits(risk, len(theta)):
-        return pairs.forward(theta, mu.weights.astype(theta.real.dtype), risk)
     S, T, d = risk.X.shape
     out, mean = np.zeros((S, T, d), theta.dtype), np.zeros((d, d), theta.dtype)
     work = _Work(risk, len(theta), theta.dtype)
@@ -150,9 +147,6 @@ def pull_back(risk, theta, dual, scores=True, kept=None):
     and no derivative of the softmax is needed. ``kept`` is what ``forward`` returned with these
     heads: attention weights in the order of the loops.
     """
-    if pairs.suits(risk, len(theta)):
-        yield slice(0, len(theta)), *pairs.pull_back(theta, dual, risk, scores, kept)
-        return
     S, T, d = risk.X.shape
     dtype = np.result_type(theta, dual)
     work = _Work(risk, len(theta), dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -87,3 +88,18 @@ class HeadShape:
     def ball(self, radius: float) -> Ball:
         r"""The compact :math:`\Theta`: four Frobenius balls of one radius."""
         return Ball(radius, self.blocks)
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """Where the matrices lie in a head: ``H[s[2], s[3]]`` is the (W_V, W_O) of a Hessian."""
+        ends = np.cumsum((0, *self.blocks)).tolist()
+        return tuple(slice(*pair) for pair in pairwise(ends))
+
+    def imbalances(self, theta: np.ndarray) -> np.ndarray:
+        r"""What the bare flow conserves, heads (..., D) to the entries (..., k² + v²).
+
+        They are those of :math:`W_Q^\top W_Q-W_K^\top W_K` and :math:`W_V^\top W_V-W_OW_O^\top`.
+        """
+        W_Q, W_K, W_V, W_O = self.split(theta)
+        parts = (W_Q.mT @ W_Q - W_K.mT @ W_K, W_V.mT @ W_V - W_O @ W_O.mT)
+        return np.concatenate([p.reshape(*p.shape[:-2], -1) for p in parts], axis=-1)

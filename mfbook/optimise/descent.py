@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
 
 
-class Charted(Protocol):
-    """A space with unconstrained coordinates, as those of :mod:`mfbook.space` have."""
-
-    def chart(self, q: np.ndarray) -> tuple[np.ndarray, Callable]: ...
-
-    def unchart(self, x: np.ndarray) -> np.ndarray: ...
-
-
 class Descent(NamedTuple):
-    """Where a descent ended.
-
-    - ``point`` (n, D): In the space.
-    - ``value``: Of the objective there.
-    - ``converged``: Whether the solver's own tolerance was met.
-    - ``evaluations``: Calls of the objective.
-    """
+    """Where a descent ended; ``converged`` says whether the solver's tolerance was met."""
 
     point: np.ndarray
     value: float
@@ -34,18 +20,15 @@ class Descent(NamedTuple):
 
 def descend(
     objective: Callable[[np.ndarray], tuple[float, np.ndarray]],
-    space: Charted,
+    space: Any,
     starts: Iterable[np.ndarray],
     **options,
 ) -> list[Descent]:
-    r"""Descend from each start inside the space.
+    r"""Descend from each start (n, D) inside the space, and say where each ended.
 
     - ``objective``: From points (n, D) of the space to a number and its Euclidean gradient (n, D).
-    - ``space``: Its chart maps all of :math:`\mathbb R^D` onto it, so that no constraint is left.
-    - ``starts`` (n, D): Points of the space.
+    - ``space``: Its ``chart`` maps all of :math:`\mathbb R^D` onto it: no constraint is left.
     - ``**options``: Of SciPy's L-BFGS-B: ``maxiter``, ``ftol``, ``gtol``, ...
-
-    Returns one for each start, in their order.
     """
 
     def from_one(start):

@@ -10,15 +10,9 @@ def simplex_qp(G, c, *, maxiter: int = 60):
     r"""Minimise :math:`\frac12w^\top Gw+c^\top w` over the probability simplex.
 
     Primal-dual interior-point method (Mehrotra's predictor and corrector). Where many weights are
-    optimal it ends in the middle of them, and a singular G does no harm. G need be positive
-    semidefinite only on differences of probability vectors.
-
-    - ``G`` (n, n)
-    - ``c`` (n,)
-    - ``maxiter``: Most steps.
-
-    Returns shape (n,): Positive; a weight that should be zero is about 1e-17 by its
-    multiplier.
+    optimal it ends in the middle of them, and a singular G does no harm: G (n, n) need be positive
+    semidefinite only on differences of probability vectors. All weights (n,) are positive; one that
+    should be zero is about 1e-17 by its multiplier.
     """
     n = len(c)
     w, mean = np.full(n, 1 / n), G.mean(axis=1)

@@ -17,7 +17,6 @@ from mfbook.stability.monotone import (
 )
 from mfbook.stability.radial import RadialDrift, radial_drift
 from mfbook.stability.rates import KLFit, kl_constant, kl_envelope, kl_fit
-from mfbook.stability.stationary import StationaryHead, stationary_head
 from mfbook.stability.support import Alternative, Stationarity, best_alternative, stationarity
 
 __all__ = [
@@ -29,7 +28,6 @@ __all__ = [
     "Monotonicity",
     "RadialDrift",
     "Stationarity",
-    "StationaryHead",
     "atomic_stability",
     "best_alternative",
     "curvature_margin",
@@ -40,6 +38,5 @@ __all__ = [
     "radial_drift",
     "second_variation",
     "stationarity",
-    "stationary_head",
     "strong_monotonicity",
 ]

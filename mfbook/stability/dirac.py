@@ -27,14 +27,11 @@ __all__ = ["DiracStability", "dirac_stability"]
 
 @dataclass(frozen=True, eq=False)
 class DiracStability:
-    r"""The linear theory of a stationary point mass.
+    """The linear theory of a stationary point mass.
 
-    - ``theta`` (D,)
-    - ``H, K`` (D, D): :math:`H+K` is the translation Hessian of equation (59).
+    - ``H, K`` (D, D): As above.
     - ``deviations, translations`` (n,): Eigenvalues of H and of H + K on the tangent space,
-      increasing.
-    - ``split_direction, translation_direction`` (D,): Unit eigenvectors of the least eigenvalue of
-      each.
+      increasing; ``split_direction, translation_direction`` (D,): unit eigenvectors of the least.
     - ``gradient_norm``: How stationary it is.
     - ``tolerance``: An eigenvalue of at most this size counts as zero.
     """
@@ -50,7 +47,6 @@ class DiracStability:
     tolerance: float
 
     def __repr__(self) -> str:
-        """The verdict and both rates: the matrices are attributes."""
         return (
             f"DiracStability({self.verdict}: copies part at rate {self.split_rate:.3g}, "
             f"the mean leaves at {self.translation_rate:.3g}; |gradient| {self.gradient_norm:.1g})"
@@ -73,11 +69,11 @@ class DiracStability:
 
     @property
     def verdict(self) -> str:
-        """What the linear theory says.
+        """What the linear theory says: the first of these that applies.
 
-        ``"stable"``: H is positive definite, Theorem 7.5 applies. ``"translation"``: H + K has a
-        negative direction, Theorem 7.8 applies. ``"splitting"``: only H has one. ``"neutral"``:
-        neither, and one of them is singular: first order decides nothing.
+        ``"translation"``: H + K has a negative direction (Theorem 7.8). ``"splitting"``: H has
+        one. ``"neutral"``: one of them is singular, and first order decides nothing. ``"stable"``:
+        H is positive definite (Theorem 7.5).
         """
         if self.translations[0] < -self.tolerance:
             return "translation"
@@ -92,26 +88,19 @@ def dirac_stability(
 ) -> DiracStability:
     r"""Stability of the point mass at ``theta`` under the gradient flow of F (Section 7.2).
 
-    - ``F``: Any one that accepts complex points and atoms.
-    - ``theta`` (D,): A stationary point: :math:`\nabla\delta F(\theta;\delta_\theta)=0`, as
-      :func:`stationary_head` finds one.
+    The rates are those of the linear theory; Theorem 7.5 gives every one below ``-split_rate``.
+
+    - ``F``: Accepting complex points and atoms.
+    - ``theta`` (D,): Where :math:`\nabla\delta F(\theta;\delta_\theta)=0`; such a point is found
+      by :func:`~mfbook.optimise.stationary_head`.
     - ``stationary``: Largest gradient norm that is accepted, relative to the size of H + K and 1.
     - ``tolerance``: Eigenvalues of at most this size, relative to the largest and 1, count as zero.
       Both are at least a hundred roundings of the functional, which matters in float32.
 
-    Notes
-    -----
-    ``"stable"`` is Theorem 7.5, ``"translation"`` Theorem 7.8. The rates are those of the linear
-    theory; the paper's theorem gives every rate below ``-split_rate``.
-
-    Examples
-    --------
     >>> from mfbook.confinement import Anchor
     >>> report = dirac_stability(Anchor(2.0, [1.0, 0.0]), [1.0, 0.0])
-    >>> report.verdict, report.deviations
-    ('stable', array([2., 2.]))
-    >>> report.split_rate, report.translation_rate, report.H_tr.tolist()
-    (-2.0, -2.0, [[2.0, 0.0], [0.0, 2.0]])
+    >>> report.verdict, report.split_rate, report.translation_rate
+    ('stable', -2.0, -2.0)
     """
     functional(F)
     theta = validate.array(theta, "theta", ("D",), largest=validate.LARGEST).astype(float)
@@ -129,15 +118,10 @@ def dirac_stability(
             f"theta: expected a stationary point, where the gradient of the first variation "
             f"vanishes, got gradient norm {norm:.3g}; stationary_head(F, theta) seeks one"
         )
-    # on a space with constraints, normal directions have eigenvalue zero and are left out
-    split = _lowest(H, report.modes[:, 0])
+    # normal directions of a curved space have eigenvalue zero and are left out
+    basis = report.modes[:, 0]
+    split = np.linalg.eigh(basis @ H @ basis.T)[1][:, 0] @ basis
     return DiracStability(
         validate.frozen(theta), H, K, report.deviations[0], report.collective, split,
-        report.modes[0, 0], norm, float(max(tolerance, rounding) * size),
+        basis[0], norm, float(max(tolerance, rounding) * size),
     )  # fmt: skip
-
-
-def _lowest(H, basis) -> np.ndarray:
-    """Unit vector in the span of the orthonormal rows of ``basis`` with the least form of H."""
-    _, vectors = np.linalg.eigh(basis @ H @ basis.T)
-    return vectors[:, 0] @ basis

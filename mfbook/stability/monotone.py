@@ -31,37 +31,21 @@ __all__ = ["CurvatureMargin", "Monotonicity", "curvature_margin", "strong_monoto
 NEAREST = 1e-3
 #: Share of its atom's mass that a lone particle has in the search.
 LITTLE = 1e-6
-#: Descents of quotients go on until rounding ends them. Near the edge of a ball, or with particles
-#: of little weight, they are badly conditioned, and looser limits end far above a minimum.
+#: Descents go on until rounding ends them: near the edge of a ball, or with light particles, they
+#: are badly conditioned, and looser limits end far above a minimum.
 DESCENT = {"ftol": 1e-15, "gtol": 1e-9, "maxls": 50, "maxcor": 30}
-#: At rest a step of one particle against its slope gains at most this share of the value or of 1.
-REST = 1e-6
-#: Steps that are tried for this, in the coordinates of the ball, whose unit is its radius.
-STEPS = 10.0 ** np.arange(-1, -7, -1)
 
 
 @dataclass(frozen=True, eq=False)
 class Monotonicity:
-    """Quotients of (45) over couplings near a measure.
+    """Least quotient of (45) found near a measure: no larger constant satisfies (45) there.
 
-    - ``constant``: Least quotient found; no constant above it satisfies (45) on this neighbourhood.
-    - ``quotients`` (couplings,): Those of the sampled couplings, before the descents.
-    - ``distances`` (couplings,): Their sizes: the root of the mean squared displacement, or the
-      largest one for ``"Winf"``.
-    - ``worst``: The measure at which ``constant`` was found; atom i belongs to atom ``parent[i]``.
-    - ``parent`` (n,)
-    - ``converged``: Whether ``constant`` is where a descent came to rest: its solver stopped of
-      itself, and no step of one particle against the slope gains 1e-6 of the value, or of one. If
-      not, a lower quotient is near. Where a light particle is so far away that its attention is
-      almost a step, the solver may stop at a steep wall along which the others could still gain.
+    It is attained at ``worst``, whose atom i belongs to atom ``parent[i]`` of the measure.
     """
 
     constant: float
-    quotients: np.ndarray = field(repr=False)
-    distances: np.ndarray = field(repr=False)
     worst: Measure
     parent: np.ndarray = field(repr=False)
-    converged: bool
 
 
 def strong_monotonicity(
@@ -78,31 +62,21 @@ def strong_monotonicity(
 ) -> Monotonicity:
     r"""Least quotient of (45) over couplings of measures near ``mu`` with ``mu`` itself.
 
-    Every atom is split into ``parts`` particles with random weights and displacements, at
-    distances between ``radius / 1000`` and ``radius``. From the lowest quotients, from the lowest
-    direction of the linearised flow at the least distance, and from one particle that has a
-    millionth of its atom's mass, gradient descent goes on within these distances. There are many
-    minima, and another version of SciPy may end at another one; each bounds the constant from
-    above. Parts stay coupled to the atom that they come from. For a point mass these are all
-    couplings; for several atoms the constant is one *at fixed weights* (with every coupling there
-    is none that is positive, Chapter 7).
+    Every atom is split into ``parts`` particles with random weights and displacements between
+    ``radius / 1000`` and ``radius``, ``couplings`` times. ``descents`` go on from the lowest of
+    these quotients, further ones from the lowest direction of the linearised flow and from one
+    particle with a millionth of its atom's mass. There are many minima, and another SciPy may end
+    at another one; each bounds the constant from above. Parts stay coupled to their atom: for a
+    point mass these are all couplings, for several atoms it is a constant *at fixed weights* (over
+    every coupling none is positive, Chapter 7). Quotients carry an error of about 1e-13 times the
+    gradient over ``radius``.
 
-    - ``F``: On a flat space, accepting complex points and atoms. The boundary of a ball is not
-      seen: particles may be displaced across it.
+    - ``F``: On a flat space, accepting complex points and atoms. Particles may cross the boundary
+      of a ball.
     - ``mu``: Positive weights.
-    - ``rng``: Source of randomness, or a seed.
-    - ``radius``: Largest displacement, in the sense of ``near``. Differences of gradients lose
-      digits when it is small: the quotients carry an error of about 1e-13 times the gradient over
-      it.
-    - ``near``: ``"W2"``: the root mean squared displacement is at most ``radius``, as in Theorem
-      7.1. A particle of little weight may then be far away, so this is no local condition.
-      ``"Winf"``: every displacement is at most ``radius``, as in Theorem 7.5.
-    - ``parts, couplings, descents, maxiter``: Particles per atom, random couplings, descents from
-      the best of them, iterations of each. Without descents the lowest direction of the linearised
-      flow is not tried either.
+    - ``near``: ``"W2"``: the root mean squared displacement is at most ``radius`` (Theorem 7.1), so
+      a light particle may be far away. ``"Winf"``: every displacement is (Theorem 7.5).
 
-    Examples
-    --------
     >>> from mfbook.confinement import Ridge
     >>> report = strong_monotonicity(Ridge(0.5), Measure([[0.0, 0.0]]), rng=0, radius=1.0)
     >>> round(report.constant, 12)
@@ -141,20 +115,19 @@ def strong_monotonicity(
         delta = rng.normal(size=still.shape)
         size = radius * NEAREST ** rng.uniform()
         delta *= size / extent(delta, w)
-        starts.append((quotient(delta, w)[0], size, delta, w))
+        starts.append((quotient(delta, w)[0], delta, w))
     ranked = sorted(starts, key=lambda start: start[0])
     tried = ranked[:descents]
     if descents:
         delta, w = _lowest(F, mu, parts)
         delta = delta * (radius * NEAREST / extent(delta, w))
-        tried.append((quotient(delta, w)[0], radius * NEAREST, delta, w))
+        tried.append((quotient(delta, w)[0], delta, w))
         if parts > 1:
             delta, w = _lone(F, mu, rng, radius, near, parts, descents, maxiter)
             if extent(delta, w) >= radius * NEAREST:
-                tried.append((quotient(delta, w)[0], extent(delta, w), delta, w))
-    limits, converged = {**DESCENT, "maxiter": maxiter}, False
-    least, _, *worst = min([ranked[0], *tried], key=lambda start: start[0])
-    for _, _, delta, w in tried:
+                tried.append((quotient(delta, w)[0], delta, w))
+    least, *worst = min([ranked[0], *tried], key=lambda start: start[0])
+    for _, delta, w in tried:
         if near == "W2":
             ball, root = Ball(radius, (delta.size,)), np.sqrt(w)[:, None]
         else:
@@ -164,35 +137,13 @@ def strong_monotonicity(
             value, slope = quotient(y.reshape(still.shape) / root, w)
             return value, (slope / root).reshape(1, -1)
 
-        (run,) = descend(objective, ball, [(root * delta).reshape(1, -1)], **limits)
+        start = (root * delta).reshape(1, -1)
+        (run,) = descend(objective, ball, [start], **DESCENT, maxiter=maxiter)
         delta = run.point.reshape(still.shape) / root
         # closer to the measure a quotient is mostly rounding
         if run.value < least and extent(delta, w) >= radius * NEAREST:
-            gain = _gain_of_one(objective, ball, run, delta.shape)
-            rests = run.converged and gain <= REST * max(1.0, abs(run.value))
-            least, worst, converged = run.value, [delta, w], bool(rests)
-    return Monotonicity(
-        least, np.array([s[0] for s in starts]), np.array([s[1] for s in starts]),
-        Measure(still + worst[0], worst[1]), parent, converged,
-    )  # fmt: skip
-
-
-def _gain_of_one(objective, ball, run, shape):
-    """Most that the value falls when one particle takes a step against its slope."""
-    q = ball.unchart(run.point)
-    point, back = ball.chart(q)
-    slope = back(objective(point)[1]).reshape(shape)
-    gain = 0.0
-    for i, alone in enumerate(slope):
-        size = np.linalg.norm(alone)
-        if size == 0.0:
-            continue
-        direction = np.zeros(shape)
-        direction[i] = alone / size
-        for step in STEPS:
-            moved, _ = ball.chart(q - step * direction.reshape(q.shape))
-            gain = max(gain, run.value - objective(moved)[0])
-    return gain
+            least, worst = run.value, [delta, w]
+    return Monotonicity(least, Measure(still + worst[0], worst[1]), parent)
 
 
 def _lowest(F, mu, parts):
@@ -227,7 +178,7 @@ def _lone(F, mu, rng, radius, near, parts, descents, maxiter):
 
     directions = rng.normal(size=(2 * descents, mu.dim))
     directions *= 0.5 * reach / np.linalg.norm(directions, axis=1, keepdims=True)
-    runs = descend(objective, ball, directions[:, None], **{**DESCENT, "maxiter": maxiter})
+    runs = descend(objective, ball, directions[:, None], **DESCENT, maxiter=maxiter)
     best = min(runs, key=lambda run: run.value)
     delta = np.zeros((mu.size * parts, mu.dim))
     delta[j * parts] = best.point[0]
@@ -239,12 +190,11 @@ def _lone(F, mu, rng, radius, near, parts, descents, maxiter):
 
 @dataclass(frozen=True)
 class CurvatureMargin:
-    r"""Extremes of the two quantities of Remark 7.2 on a ball around a point, as sampled.
+    r"""Both quantities of Remark 7.2 as sampled on a ball: its premise is a positive ``margin``.
 
-    - ``m``: Least eigenvalue found of :math:`\nabla^2\delta F(\theta;\mu)`: the true one is at most
-      this.
-    - ``ell``: Largest norm found of :math:`K(\theta,\theta';\mu)`, the Lipschitz constant of the
-      gradient in the measure: the true one is at least this.
+    - ``m``: Least eigenvalue of :math:`\nabla^2\delta F(\theta;\mu)`: the true one is at most this.
+    - ``ell``: Largest norm of :math:`K(\theta,\theta';\mu)`, the Lipschitz constant of the gradient
+      in the measure: the true one is at least this.
     """
 
     m: float
@@ -252,7 +202,7 @@ class CurvatureMargin:
 
     @property
     def margin(self) -> float:
-        r"""Sampled :math:`m-\ell`; positive is what Remark 7.2 asks for."""
+        r""":math:`m-\ell`."""
         return self.m - self.ell
 
 
@@ -263,14 +213,10 @@ def curvature_margin(
 
     Remark 7.2: if on a neighbourhood :math:`\nabla^2\delta F\succeq mI` and
     :math:`\|\nabla\delta F(\theta;\mu)-\nabla\delta F(\theta;\nu)\|\le\ell\,W_2(\mu,\nu)` with
-    :math:`\ell<m`, then (45) holds with :math:`\lambda=m-\ell`. Here points and supports of
-    measures are in the ball of the given radius; the first sample is its centre.
+    :math:`\ell<m`, then (45) holds with :math:`\lambda=m-\ell`. Here points and the ``parts`` atoms
+    of ``samples`` measures are in the ball around ``theta`` (D,); the first sample is its centre.
 
     - ``F``: On a flat space, accepting complex points and atoms.
-    - ``theta`` (D,): Centre of the ball of heads.
-    - ``rng``: Source of randomness, or a seed.
-    - ``radius``: Of the ball.
-    - ``samples, parts``: Measures that are tried, and atoms of each.
     """
     functional(F, flat=True)
     theta = validate.array(theta, "theta", ("D",), largest=validate.LARGEST).astype(float)

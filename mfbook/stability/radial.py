@@ -31,11 +31,9 @@ __all__ = ["RadialDrift", "radial_drift"]
 class RadialDrift:
     r"""Extremes of :math:`\langle\theta,\nabla\delta F(\theta;\mu)\rangle/\|\theta\|^2` on spheres.
 
-    - ``radii`` (n,)
-    - ``least`` (n,): Least value found on each sphere: the true one is at most this. Negative:
-      heads there move outwards.
+    - ``least`` (n,): Least value found on the sphere of each radius, at ``points`` (n, D): the true
+      one is at most this. Negative: heads there move outwards.
     - ``sampled`` (n,): Least value among the random points alone, before the descents.
-    - ``points`` (n, D): Where ``least`` was found.
     """
 
     radii: np.ndarray
@@ -58,15 +56,11 @@ def radial_drift(
 
     For the field of this one law, the first criterion of Remark 6.7 holds at a radius where the
     minimum is not negative, the second with every a below the limit of the minima for large radii.
-    Random points first, then descent from the lowest; a minimum that is found refutes, it does not
-    prove.
+    From the lowest of ``samples`` random points ``descents`` go on; a minimum that is found
+    refutes, it does not prove.
 
     - ``F``: On a flat space, accepting complex points.
-    - ``mu``: The law that makes the field.
     - ``radii`` (n,): Positive.
-    - ``rng``: Source of randomness, or a seed.
-    - ``samples, descents, maxiter``: Random points on each sphere, descents, and iterations of
-      each.
     """
     functional(F, flat=True)
     check_measure(mu, largest=validate.LARGEST)

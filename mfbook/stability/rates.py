@@ -22,12 +22,10 @@ __all__ = ["KLFit", "kl_constant", "kl_envelope", "kl_fit"]
 class KLFit:
     r"""Exponent and constant of :math:`\mathcal D\approx cE^{2\alpha}` along a trajectory.
 
-    - ``alpha``: Half the slope of log D on log E.
-    - ``interval``: 95 % t-interval from the slopes of the blocks.
-    - ``c``: Largest constant with :math:`\mathcal D\ge cE^{2\alpha}` at all points of the fit, with
-      this ``alpha``; infinite beyond the range of floating-point numbers.
-    - ``slopes`` (blocks,): Slope of log D on log E in each block, in their order; a trend among
-      them says that there is no power law yet.
+    - ``interval``: 95 % t-interval of ``alpha`` from the slopes of the blocks.
+    - ``c``: Largest constant with :math:`\mathcal D\ge cE^{2\alpha}` at all points of the fit.
+    - ``slopes`` (blocks,): Slope of log D on log E in each block; a trend among them says that
+      there is no power law yet.
     """
 
     alpha: float
@@ -45,13 +43,11 @@ def kl_fit(gap: ArrayLike, dissipation: ArrayLike, *, blocks: int = 8) -> KLFit:
     r"""Fit :math:`\log\mathcal D=\log c+2\alpha\log E` along a trajectory.
 
     Points of one trajectory are no independent sample: residuals of the fit are curvature, not
-    noise. So the interval comes from the slopes in consecutive blocks of equally many points,
-    sorted by E: it is wide where the exponent still changes. Blocks see a trend only inside
-    themselves; a jump between them moves ``alpha`` and not the interval.
+    noise. So the interval comes from the slopes in ``blocks`` of equally many points, sorted by E:
+    it is wide where the exponent still changes. A jump between blocks moves ``alpha`` and not the
+    interval.
 
-    - ``gap`` (n,): :math:`E>0`, in the order of time; at least two points per block.
-    - ``dissipation`` (n,): :math:`\mathcal D>0` at the same times.
-    - ``blocks``: At least 2.
+    - ``gap, dissipation`` (n,): :math:`E>0` and :math:`\mathcal D>0`; at least two points a block.
     """
     E, D = _pair(gap, dissipation)
     blocks = validate.count(blocks, "blocks", least=2)
@@ -70,16 +66,10 @@ def kl_fit(gap: ArrayLike, dissipation: ArrayLike, *, blocks: int = 8) -> KLFit:
 
 
 def kl_constant(gap: ArrayLike, dissipation: ArrayLike, alpha: float) -> float:
-    r"""Largest c with :math:`\mathcal D\ge cE^{2\alpha}` at all given points.
+    r"""Largest c with :math:`\mathcal D\ge cE^{2\alpha}` at all given points; it may be infinite.
 
-    Infinite beyond the range of floating-point numbers.
-    With ``alpha=0.5`` and the true infimum in the gap it is the Polyak-Lojasiewicz constant along
-    the trajectory.
-
-    - ``gap, dissipation`` (n,): Positive.
-    - ``alpha``: Positive. Theorem 6.10 needs [1/2, 1); a fitted one may fall a little short of it.
-
-    Returns the constant.
+    With ``alpha=0.5`` and the true infimum it is the Polyak-Lojasiewicz constant along the path.
+    A fitted exponent may fall a little short of the [1/2, 1) of Theorem 6.10.
     """
     E, D = _pair(gap, dissipation)
     return _constant(E, D, validate.positive(alpha, "alpha"))
@@ -92,15 +82,14 @@ def kl_envelope(tau: ArrayLike, E0: float, c: float, alpha: float) -> np.ndarray
               E\le\big(E_0^{-(2\alpha-1)}+(2\alpha-1)c\tau\big)^{-1/(2\alpha-1)}\ (\alpha>\tfrac12)
 
     - ``tau`` (n,): Rescaled time since the gap was ``E0``; not negative.
-    - ``E0, c``: Positive.
     - ``alpha``: In [1/2, 1).
-
-    Returns the bound at each time.
     """
     tau = validate.array(tau, "tau", ("n",))
     if (tau < 0).any():
         raise ValueError(f"tau: expected times >= 0, got {tau.min():g}")
-    E0, c, alpha = validate.positive(E0, "E0"), validate.positive(c, "c"), _exponent(alpha)
+    E0, c = validate.positive(E0, "E0"), validate.positive(c, "c")
+    if not 0.5 <= (alpha := validate.real(alpha, "alpha")) < 1:
+        raise ValueError(f"alpha: expected a number in [1/2, 1), got {alpha}")
     if alpha == 0.5:
         with np.errstate(over="ignore"):
             return E0 * np.exp(-c * tau)
@@ -122,13 +111,6 @@ def _constant(E, D, alpha) -> float:
     # two divisions: E to the power 2 alpha may underflow where the quotient does not
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         return float((D / E**alpha / E**alpha).min())
-
-
-def _exponent(alpha) -> float:
-    alpha = validate.positive(alpha, "alpha")
-    if not 0.5 <= alpha < 1:
-        raise ValueError(f"alpha: expected a number in [1/2, 1), got {alpha}")
-    return alpha
 
 
 def _pair(gap, dissipation):

@@ -25,9 +25,8 @@ __all__ = ["Alternative", "Stationarity", "best_alternative", "stationarity"]
 class Stationarity:
     """How far a measure is from being stationary.
 
-    - ``norms`` (m,): Norm of the gradient of the first variation at each atom, in the directions
-      that the space allows.
-    - ``worst``: Largest norm at an atom that has weight.
+    - ``norms`` (m,): Of the gradient of the first variation at the atoms, as far as the space
+      allows; ``worst`` is the largest of an atom that has weight.
     - ``dissipation``: Mean square of the norms (equation (38)).
     """
 
@@ -37,19 +36,14 @@ class Stationarity:
 
 
 def stationarity(F: Functional, mu: Measure) -> Stationarity:
-    r"""Test stationarity, :math:`\nabla\delta F(\theta;\mu)=0` at the atoms that have weight.
+    r"""Test :math:`\nabla\delta F(\theta;\mu)=0` at the atoms that have weight.
 
     Equivalent to vanishing dissipation (Theorem 6.3, equations (40) and (41)).
 
-    - ``F``: Whose gradient should vanish.
-    - ``mu``: Where.
-
-    Examples
-    --------
     >>> from mfbook.confinement import Ridge
     >>> report = stationarity(Ridge(2.0), Measure([[0.0], [1.0]]))
-    >>> report.norms, report.dissipation
-    (array([0., 2.]), 2.0)
+    >>> report.norms.tolist(), report.dissipation
+    ([0.0, 2.0], 2.0)
     """
     functional(F)
     check_measure(mu)
@@ -63,15 +57,13 @@ def stationarity(F: Functional, mu: Measure) -> Stationarity:
 class Alternative:
     """The best alternative head found, and what (60) says of a measure.
 
-    - ``point`` (D,): Alternative head with the least first variation found.
-    - ``least``: First variation there.
+    - ``point`` (D,): Head with the least first variation found, which is ``least``.
     - ``values`` (m,): First variation at the atoms of the measure.
     - ``spread``: Largest minus least of them over atoms with weight; zero at an optimum.
     - ``violation``: Largest of them minus ``least``: (60) says that it is not positive.
-    - ``found, rigorous``: Both ends of the gap, the mean of ``values`` minus the minimum (Chapter
-      4).
-    - ``share, gain``: Weight of the alternative head in the best mixture with the measure, and by
-      how much that mixture lowers F.
+    - ``found, rigorous``: Both ends of the gap, the mean of ``values`` minus the minimum.
+    - ``share, gain``: Weight of the head in its best mixture with the measure, which lowers F by
+      ``gain``.
     """
 
     point: np.ndarray = field(repr=False)
@@ -86,12 +78,10 @@ class Alternative:
 
 
 def best_alternative(F: Functional, mu: Measure, rng: Seed, **options: Any) -> Alternative:
-    r"""Search the head that violates equation (60) most, and what adding it would gain.
+    """Search the head that violates equation (60) most, and what adding it would gain.
 
-    - ``F``: Convex along mixtures, with a compact space.
-    - ``mu``: Atoms in the space.
-    - ``rng``: Source of randomness, or a seed.
-    - ``**options``: Of :func:`~mfbook.optimise.frank_wolfe_gap`, which is called for the search.
+    - ``F``: Convex along mixtures, with a compact space that holds the atoms.
+    - ``**options``: Of the search, :func:`~mfbook.optimise.frank_wolfe_gap`.
     """
     gap = frank_wolfe_gap(F, mu, rng, **options)
     local = F.at(mu)

@@ -70,6 +70,16 @@ def test_integrals(seed, s):
         np.testing.assert_allclose(both.integrate(f(both.atoms)), expected, rtol=1e-13, atol=1e-15)
 
 
+def test_draws_have_the_law_of_the_measure():
+    """Equal weights, atoms of the measure, in the shares of their weights (Hoeffding)."""
+    mu = Measure([[0.0], [1.0], [2.0]], [0.2, 0.8, 0.0])
+    drawn = mu.draw(4000, 1)
+    assert drawn.size == 4000 and np.ptp(drawn.weights) == 0
+    assert set(drawn.atoms.ravel()) == {0.0, 1.0}
+    assert drawn.integrate(drawn.atoms)[0] == pytest.approx(0.8, abs=0.05)
+    np.testing.assert_array_equal(drawn.atoms, mu.draw(4000, np.random.default_rng(1)).atoms)
+
+
 @given(seeds, st.integers(1, 12))
 def test_merging_equal_atoms_changes_no_integral(seed, n):
     rng = np.random.default_rng(seed)

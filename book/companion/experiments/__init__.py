@@ -1,6 +1,5 @@
-"""The two experiments that take minutes: their rows, and the commands that compute all of them.
+"""The experiments that take minutes to hours: their rows, and the commands that compute them all.
 
-``python -m companion.experiments.propagation`` and ``python -m companion.experiments.text``
-write the result files that Chapter 5 reads (``make sweep`` runs both). The chapter recomputes a
-row live.
+``python -m companion.experiments.propagation``, ``text``, ``sphere`` and ``cascade`` write the
+result files that chapters read (``make sweep`` runs all four). A chapter computes a row again.
 """

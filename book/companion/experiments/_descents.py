@@ -12,19 +12,17 @@ MEMORY, TRIALS = 12, 15
 
 def descend(
     x: np.ndarray, evaluate: Callable, steps: int, tolerance: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Descend from every row of x; rows that are done leave the array."""
-    point, value, largest = x.copy(), np.zeros(len(x)), np.zeros(len(x))
+) -> tuple[np.ndarray, np.ndarray]:
+    """Descend from every row of x; rows that are done leave the array. Points and values."""
+    point, value = x.copy(), np.zeros(len(x))
     runs, stuck = np.arange(len(x)), np.zeros(len(x), bool)
     x = x.copy()
     f, g = evaluate(x, runs)
     pairs: list = []
     for n in range(steps + 1):
-        size = np.abs(g).max(axis=1)
-        done = (size <= tolerance) | stuck | (n == steps)
+        done = (np.abs(g).max(axis=1) <= tolerance) | stuck | (n == steps)
         if done.any():
             point[runs[done]], value[runs[done]] = x[done], f[done]
-            largest[runs[done]] = size[done]
             keep = ~done
             runs, x, f, g = runs[keep], x[keep], f[keep], g[keep]
             pairs = [tuple(part[keep] for part in pair) for pair in pairs]
@@ -54,7 +52,7 @@ def descend(
         curved = sy > 1e-10 * np.sqrt((s * s).sum(axis=1) * (y * y).sum(axis=1))
         pairs = [*pairs[1 - MEMORY :], (s, y, np.where(curved, 1 / np.where(curved, sy, 1), 0.0))]
         x, f, g = moved, f_moved, g_moved
-    return point, value, largest
+    return point, value
 
 
 def _direction(g: np.ndarray, pairs: list) -> np.ndarray:

@@ -17,6 +17,7 @@ import numpy as np
 from companion.experiments import _stored
 from companion.experiments._descents import descend
 from companion.mathematics.landscape.uniform import best_uniform
+from companion.tasks import entropy
 from mfbook.attention import AttentionRisk, HeadShape
 from mfbook.attention.loss import cross_entropy, softmax
 from mfbook.measure import Measure
@@ -78,7 +79,10 @@ def _attended(x: np.ndarray, X: np.ndarray) -> tuple:
 
 
 def evaluate(x, X, Y, attend, write) -> tuple[np.ndarray, np.ndarray]:
-    """Risk with ridge of layers of heads with k = v = 1, and M times its gradient."""
+    """Risk with ridge of layers (R, M, 8) of heads with k = v = 1, and M times its gradient.
+
+    Each layer has tokens, labels and ridges (on attending, on writing) of its own.
+    """
     R, M, _ = x.shape
     S, T = X.shape[1:3]
     a, b, w, o, A, h = _attended(x, X)
@@ -109,7 +113,7 @@ def train(x, tasks, attend, write, steps=STEPS, moves=1.0) -> tuple[np.ndarray, 
         value, slope = evaluate(heads, X[runs], Y[runs], attend[runs], write[runs])
         return M * value, (slope * moves).reshape(len(flat), -1)
 
-    point, value, _ = descend(x.reshape(len(x), -1), objective, steps, TOLERANCE)
+    point, value = descend(x.reshape(len(x), -1), objective, steps, TOLERANCE)
     return point.reshape(x.shape), value / M
 
 
@@ -150,16 +154,15 @@ def _grid() -> np.ndarray:
 @cache
 def _grid_features(task: int) -> np.ndarray:
     """What each head of the grid attends to, shape (n, S T, 2)."""
-    X, y = data()[0][task][None], _grid()
-    parts = []
+    X, y, parts = data()[0][task][None], _grid(), []
     for axis in np.eye(2):
         heads = np.concatenate([y, np.broadcast_to([*axis, 0, 0], y.shape)], axis=1)
         parts.append(_attended(heads[None], X)[-1][0].reshape(len(y), -1))
     return np.stack(parts, axis=-1)
 
 
-def correlations(task: int, heads: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
-    r"""Matrices C(y) over the grid, :math:`\langle\nabla R,f\rangle`, and the logits of a layer."""
+def _tangent(task: int, heads: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    r"""Matrices C over the grid, their :math:`\sigma_1`, and :math:`R-\langle\nabla R,f\rangle`."""
     X, Y = (part[task] for part in data())
     f = np.zeros_like(Y)
     if len(heads):
@@ -167,14 +170,12 @@ def correlations(task: int, heads: np.ndarray) -> tuple[np.ndarray, float, np.nd
         f = np.einsum("rmst,rmd->rstd", h, o)[0] / len(heads) @ W_U
     r = (softmax(f) - Y) / (SEQUENCES * TOKENS)
     C = np.einsum("nia,ib->nab", _grid_features(task), (r @ W_U.T).reshape(-1, 2))
-    return C, float((r * f).sum()), f
-
-
-def _largest(C: np.ndarray) -> np.ndarray:
-    """Largest singular values of matrices (n, 2, 2)."""
-    square = (C * C).sum(axis=(1, 2))
-    determinant = C[:, 0, 0] * C[:, 1, 1] - C[:, 0, 1] * C[:, 1, 0]
-    return np.sqrt((square + np.sqrt(np.maximum(square**2 - 4 * determinant**2, 0))) / 2)
+    square, determinant = (
+        (C * C).sum(axis=(1, 2)),
+        C[:, 0, 0] * C[:, 1, 1] - C[:, 0, 1] * C[:, 1, 0],
+    )
+    largest = np.sqrt((square + np.sqrt(np.maximum(square**2 - 4 * determinant**2, 0))) / 2)
+    return C, largest, cross_entropy(f, Y).mean() - float((r * f).sum())
 
 
 def infimum(share: float, tasks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -186,36 +187,34 @@ def infimum(share: float, tasks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     lam, wanted = share * critical()[tasks], np.arange(len(tasks))
     value, lower, x = np.empty(len(tasks)), np.empty(len(tasks)), np.zeros((len(tasks), 0, 8))
+    tangents = [_tangent(t, heads) for t, heads in zip(tasks, x, strict=True)]
     only_write = np.r_[np.zeros(4), np.ones(4)]
     for M in range(1, ADDED + 1):
         new = np.empty((len(wanted), 1, SHAPE.size))
-        for row, i in enumerate(wanted):
-            C, _, _ = correlations(tasks[i], x[row])
-            best = _largest(C).argmax()
+        for row, (C, largest, _) in enumerate(tangents):
+            best = largest.argmax()
             U, _, Vt = np.linalg.svd(C[best])
             new[row] = np.r_[_grid()[best], 0.1 * U[:, 0], -0.1 * Vt[0]]
         # each head has weight 1/M: what the others write stays as it is
         x = np.concatenate([x * np.where(only_write, np.sqrt(M / max(M - 1, 1)), 1), new], axis=1)
-        free, last = np.zeros(len(wanted)), M == ADDED
+        free = np.zeros(len(wanted))
         x, value[wanted] = train(x, tasks[wanted], free, lam[wanted], 200, only_write)
-        if last:  # off the grid
+        if M == ADDED:  # off the grid
             x, value[wanted] = train(x, tasks[wanted], free, lam[wanted], 300)
-        open_ = np.zeros(len(wanted), bool)
-        for row, i in enumerate(wanted):
-            C, inner, f = correlations(tasks[i], x[row])
-            Y = data()[1][tasks[i]]
-            excess = max(_largest(C).max() / lam[i] - 1, 0)
-            entropy = cross_entropy(np.log(Y), Y).mean()
-            lower[i] = cross_entropy(f, Y).mean() - inner - excess * (value[i] - entropy)
-            open_[row] = value[i] - lower[i] > CLOSE
-        wanted, x = wanted[open_], x[open_]
+        tangents = [_tangent(t, heads) for t, heads in zip(tasks[wanted], x, strict=True)]
+        for i, (_, largest, plane) in zip(wanted, tangents, strict=True):
+            excess = max(largest.max() / lam[i] - 1, 0)
+            lower[i] = plane - excess * (value[i] - entropy(data()[1][tasks[i]]))
+        still = value[wanted] - lower[wanted] > CLOSE
+        wanted, x = wanted[still], x[still]
+        tangents = [tangent for tangent, on in zip(tangents, still, strict=True) if on]
         if not len(wanted):
             break
     return value, lower
 
 
-def compute(cache_folder=None, jobs: int = 1) -> dict[str, np.ndarray]:
-    """Everything; the arguments are those of the other experiments and not used."""
+def compute(every=None) -> dict[str, np.ndarray]:
+    """Everything; nothing here takes long enough to be kept by ``every``."""
     tasks, found = np.arange(TASKS), []
     for share in SHARES:
         layers, values = cascade(share, tasks)
@@ -224,16 +223,11 @@ def compute(cache_folder=None, jobs: int = 1) -> dict[str, np.ndarray]:
         found.append({
             "value": values, "infimum": upper, "infimum_low": lower,
             "uniform": np.array([law.value for law in laws]),
-            "pull": np.array([law.pull for law in laws]),
-            "rank": np.array([law.rank for law in laws]),
-            "size": np.array([law.size for law in laws]),
-            "least": np.array(
-                [least_curvature(t, share, layers[-1][t]) for t in range(TASKS)]
-            ),
+            "least": np.array([least_curvature(t, share, layers[-1][t]) for t in range(TASKS)]),
             "working": np.array([working(x).sum(axis=1) for x in layers]),
             "price": np.array([price(x, share * critical()) for x in layers]),
             "attends": np.array([np.abs(x[..., :4]).max(axis=(1, 2)) for x in layers]),
-        })  # fmt: skip
+        } | {n: np.array([getattr(law, n) for law in laws]) for n in ("pull", "rank")})  # fmt: skip
     return {name: np.array([one[name] for one in found]) for name in found[0]}
 
 
@@ -244,11 +238,10 @@ def price(x: np.ndarray, ridge: np.ndarray) -> np.ndarray:
 
 def least_curvature(task: int, share: float, heads: np.ndarray) -> float:
     r"""Least eigenvalue of the matrices :math:`H_j` of a layer (M, 8), divided by the ridge."""
-    lam, tiny = share * critical()[task], 1e-30
-    local = risk(task).at(Measure(heads))
-    columns = [local.gradient(heads + 1j * tiny * e).imag / tiny for e in np.eye(SHAPE.size)]
-    H = np.stack(columns, axis=1)
-    return float(np.linalg.eigvalsh((H + H.transpose(0, 2, 1)) / 2).min() / lam + 1)
+    local, steps = risk(task).at(Measure(heads)), 1e-30j * np.eye(SHAPE.size)
+    H = np.stack([local.gradient(heads + e).imag / 1e-30 for e in steps], axis=1)
+    least = np.linalg.eigvalsh((H + H.transpose(0, 2, 1)) / 2).min()
+    return float(least / (share * critical()[task]) + 1)
 
 
 def working(x: np.ndarray) -> np.ndarray:
@@ -263,11 +256,5 @@ def load() -> dict:
     return _stored.load(FILE)
 
 
-def main() -> None:
-    """Compute and store everything."""
-    cost = f"{len(SHARES)} strengths of ridge, {TASKS} cascades each: a minute of one core"
-    _stored.main(FILE, COMMAND, cost, compute)
-
-
 if __name__ == "__main__":
-    main()
+    _stored.main("cascade", "three strengths of ridge, 60 cascades each: a minute of one core")

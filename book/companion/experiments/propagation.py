@@ -9,19 +9,19 @@ integrals of four fixed 1-Lipschitz functions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from companion.experiments import _stored
-from companion.experiments._stored import evaluate, grid
+from companion.experiments._stored import grid
 from companion.mathematics.influence import influence
 from companion.mathematics.lipschitz import direction, distance_to, saturated
 from companion.tasks import Task, teacher_student
 from mfbook.attention import AttentionRisk, HeadShape, features
-from mfbook.flow import Adaptive, Euler, gradient_flow, sgd
+from mfbook.flow import Adaptive, Euler, Trajectory, gradient_flow, sgd
 from mfbook.flow.ensemble import sgd_ensemble
 from mfbook.measure import Measure
 
@@ -40,7 +40,8 @@ FOLLOWED_HEADS, FOLLOWED_STEPS, FOLLOWED = HEADS[::2], STEPS[1::2], 24
 #: Random signs for the second variation of the flow.
 PROBES = 32
 CONTINUOUS_HEADS, CONTINUOUS_REFERENCE = (64, 256, 1024), 2**14
-TOLERANCE: dict[str, Any] = {"solver": Adaptive(rtol=1e-8, atol=1e-10)}
+#: Size of complex steps, and the solver of a solution without error.
+TINY, FINE = 1e-30, Adaptive(rtol=1e-8, atol=1e-10)
 
 FILE = _stored.FOLDER / "propagation.npz"
 COMMAND = "python -m companion.experiments.propagation"
@@ -69,12 +70,11 @@ def functions() -> tuple:
     """Four 1-Lipschitz functions of a head: two linear or bounded, two distances."""
     rng = np.random.default_rng(2)
     u, w = rng.normal(size=(2, SHAPE.size))
-    teacher: Any = task().teacher
     return (
         direction(u, name="a direction"),
         saturated(w, width=2.0, name="a bounded direction"),
         distance_to(np.zeros(SHAPE.size), name="distance to 0"),
-        distance_to(teacher.atoms[0], name="distance to a head of the teacher"),
+        distance_to(task().teacher.atoms[0], name="distance to a head of the teacher"),
     )
 
 
@@ -105,31 +105,44 @@ def draw(M: int, rng) -> tuple[np.ndarray, np.ndarray]:
     return law().atoms, n / M
 
 
+def exact(mu: Measure, times=TIMES, solver=FINE) -> Trajectory:
+    """The gradient flow from a measure."""
+    return gradient_flow(risk(), mu, times, solver=solver)
+
+
+@cache
+def solution() -> Trajectory:
+    r"""The solution :math:`\rho_t` at ``TIMES``; its atoms are the characteristics of all heads."""
+    return exact(law())
+
+
 @cache
 def reference() -> np.ndarray:
-    r"""What is observed of the solution :math:`\rho_t` at ``TIMES``, shape (33, 5)."""
-    return along(gradient_flow(risk(), law(), TIMES, **TOLERANCE))
+    r"""What is observed of :math:`\rho_t` at ``TIMES``, shape (33, 5)."""
+    return along(solution())
 
 
 def flow_row(M: int, seed: int) -> np.ndarray:
     """Signed errors of the exact flow of M draws, shape (33, 5): the sampling error alone."""
-    start = Measure(*draw(M, np.random.default_rng([M, seed])))
-    return along(gradient_flow(risk(), start, TIMES, **TOLERANCE)) - reference()
+    return along(exact(Measure(*draw(M, np.random.default_rng([M, seed]))))) - reference()
 
 
-def descent_cell(M: int, epsilon: float, seeds: tuple) -> np.ndarray:
-    """Signed errors of SGD with one sequence a step, shape (len(seeds), 33, 5)."""
-    rngs = [generator(M, epsilon, seed) for seed in seeds]
-    atoms, weights = zip(*(draw(M, rng) for rng in rngs), strict=True)
-    seen = sgd_ensemble(
-        risk(), np.array(atoms), TIMES, epsilon, rngs, observe, weights=np.array(weights)
-    )
-    return (seen - reference()[:, None]).transpose(1, 0, 2)
+def together(starts: list[tuple], epsilon: float, rngs: list, see: Callable) -> np.ndarray:
+    """What is seen of runs of SGD with one sequence a step at ``TIMES``, shape (runs, 33, q)."""
+    atoms, weights = (np.array(part) for part in zip(*starts, strict=True))
+    seen = sgd_ensemble(risk(), atoms, TIMES, epsilon, rngs, see, weights=weights)
+    return seen.transpose(1, 0, 2)
 
 
 def generator(M: int, epsilon: float, seed: int) -> np.random.Generator:
     """The one source of randomness of a row: it draws the heads, then the data."""
     return np.random.default_rng([M, round(1 / epsilon), seed])
+
+
+def descent_cell(M: int, epsilon: float, seeds: tuple) -> np.ndarray:
+    """Signed errors of SGD with one sequence a step, shape (len(seeds), 33, 5)."""
+    rngs = [generator(M, epsilon, seed) for seed in seeds]
+    return together([draw(M, rng) for rng in rngs], epsilon, rngs, observe) - reference()
 
 
 def descent_row(M: int, epsilon: float, seed: int, times=TIMES) -> np.ndarray:
@@ -141,12 +154,6 @@ def descent_row(M: int, epsilon: float, seed: int, times=TIMES) -> np.ndarray:
     start = Measure(*draw(M, rng))
     seen = along(sgd(risk(), start, times, epsilon, rng))
     return seen - reference() if times is TIMES else seen
-
-
-@cache
-def solution() -> np.ndarray:
-    """Atoms of the solution at ``TIMES``, shape (33, 1024, D): the characteristics of all heads."""
-    return gradient_flow(risk(), law(), TIMES, **TOLERANCE).atoms
 
 
 def way(atoms: np.ndarray) -> np.ndarray:
@@ -164,68 +171,61 @@ def followed_cell(M: int, epsilon: float, seeds: tuple) -> np.ndarray:
     Four numbers at each of ``TIMES``: the risk, the means of the distance to zero and of
     :func:`way`, and the largest distance of a head from its nonlinear characteristic.
     """
-    rngs = [generator(M, epsilon, seed) for seed in seeds]
-    # the indices that draw() picks, from generators in the same state
-    picks = [np.repeat(np.arange(law().size), counts(M, generator(M, epsilon, s))) for s in seeds]
-    atoms, weights = zip(*(draw(M, rng) for rng in rngs), strict=True)
-    if M >= law().size:  # heads of weight zero are none
-        picks = [np.arange(law().size)] * len(seeds)
-    far = functions()[2]
-    seen = sgd_ensemble(
-        risk(), np.array(atoms), TIMES, epsilon, rngs,
-        lambda mu: np.concatenate(
-            [[risk()(mu), mu.integrate(far(mu.atoms)), mu.integrate(way(mu.atoms))],
-             mu.atoms.ravel()]
-        ),
-        weights=np.array(weights),
-    )  # fmt: skip
-    heads = seen[:, :, 3:].reshape(len(TIMES), len(seeds), -1, SHAPE.size)
-    apart = np.array(
-        [
-            np.linalg.norm(heads[:, i] - solution()[:, picks[i]], axis=-1)[:, w > 0].max(axis=1)
-            for i, w in enumerate(weights)
-        ]
-    )
-    return np.concatenate([seen[:, :, :3].transpose(1, 0, 2), apart[:, :, None]], axis=2)
+    rngs, far = [generator(M, epsilon, seed) for seed in seeds], functions()[2]
+
+    def see(mu):
+        means = [risk()(mu), mu.integrate(far(mu.atoms)), mu.integrate(way(mu.atoms))]
+        return np.concatenate([means, mu.atoms.ravel()])
+
+    starts = [draw(M, rng) for rng in rngs]
+    seen, apart = together(starts, epsilon, rngs, see), []
+    for run, (atoms, weights) in zip(seen, starts, strict=True):
+        own = solution().atoms[:, cdist(atoms, law().atoms).argmin(axis=1)]
+        away = np.linalg.norm(run[:, 3:].reshape(own.shape) - own, axis=-1)
+        apart.append(away[:, weights > 0].max(axis=1))  # heads of weight zero are none
+    return np.concatenate([seen[:, :, :3], np.array(apart)[:, :, None]], axis=2)
 
 
 def euler_row(seed: int) -> np.ndarray:
     """Largest error of Euler steps against the exact flow of the same heads, (steps, 5)."""
     start = Measure(*draw(EULER_HEADS, np.random.default_rng([EULER_HEADS, seed])))
-    exact = along(gradient_flow(risk(), start, TIMES, **TOLERANCE))
-    runs = (gradient_flow(risk(), start, TIMES, solver=Euler(e)) for e in STEPS)
-    return np.array([np.abs(along(run) - exact).max(axis=0) for run in runs])
+    right, runs = along(exact(start)), (exact(start, solver=Euler(e)) for e in STEPS)
+    return np.array([np.abs(along(run) - right).max(axis=0) for run in runs])
 
 
 def noise_cell(M: int, epsilon: float) -> np.ndarray:
     """Largest difference of SGD and Euler steps from the same heads, (repetitions, 5)."""
-    atoms, weights = draw(M, np.random.default_rng([M, 0]))
-    run = gradient_flow(risk(), Measure(atoms, weights), TIMES, solver=Euler(epsilon))
-    R = REPETITIONS
-    rngs = [np.random.default_rng([M, round(1 / epsilon), seed, 1]) for seed in range(R)]
-    seen = sgd_ensemble(
-        risk(), np.repeat(atoms[None], R, axis=0), TIMES, epsilon, rngs, observe,
-        weights=np.repeat(weights[None], R, axis=0),
-    )  # fmt: skip
-    return np.abs(seen - along(run)[:, None]).max(axis=0)
+    start = draw(M, np.random.default_rng([M, 0]))
+    run = along(exact(Measure(*start), solver=Euler(epsilon)))
+    n, seeds = round(1 / epsilon), range(REPETITIONS)
+    rngs = [np.random.default_rng([M, n, seed, 1]) for seed in seeds]
+    seen = together([start] * REPETITIONS, epsilon, rngs, observe)
+    return np.abs(seen - run).max(axis=1)
+
+
+def continuous_flow(rng, M: int) -> np.ndarray:
+    """What is observed of the flow of M draws from the continuous law, shape (9, 5)."""
+    start = Measure(SHAPE.ball(RADIUS).sample(rng, M))
+    return along(exact(start, TIMES[::4], Adaptive(rtol=1e-6, atol=1e-8)))
 
 
 @cache
 def continuous_reference() -> np.ndarray:
     """The flow of 16384 draws from the continuous law: a reference with sampling error."""
-    many = Measure(SHAPE.ball(RADIUS).sample(3, CONTINUOUS_REFERENCE))
-    run = gradient_flow(risk(), many, TIMES[::4], solver=Adaptive(rtol=1e-6, atol=1e-8))
-    return along(run)
+    return continuous_flow(3, CONTINUOUS_REFERENCE)
 
 
 def continuous_cell(M: int) -> np.ndarray:
     """Signed errors of M draws from the continuous law, (repetitions, 9, 5)."""
-    ball, rows = SHAPE.ball(RADIUS), []
-    for seed in range(REPETITIONS):
-        start = Measure(ball.sample(np.random.default_rng([M, seed, 2]), M))
-        run = gradient_flow(risk(), start, TIMES[::4], solver=Adaptive(rtol=1e-6, atol=1e-8))
-        rows.append(along(run) - continuous_reference())
-    return np.array(rows)
+    rngs = [np.random.default_rng([M, seed, 2]) for seed in range(REPETITIONS)]
+    return np.array([continuous_flow(rng, M) - continuous_reference() for rng in rngs])
+
+
+def jacobians(theta: np.ndarray) -> np.ndarray:
+    """Derivatives of the features in the entries of a head, (heads, S, T, V, D)."""
+    steps = 1j * TINY * np.eye(SHAPE.size)
+    moved = [features(theta + e, risk().X, risk().W_U, SHAPE).imag / TINY for e in steps]
+    return np.stack(moved, axis=-1)
 
 
 def lipschitz_row(time: int) -> np.ndarray:
@@ -236,18 +236,14 @@ def lipschitz_row(time: int) -> np.ndarray:
     :math:`\frac12\mathbb E\frac1T\sum_t\max_i\|\nabla\varphi_t(\theta_i)\|^2`, and the largest
     eigenvalues of the interaction and of the whole Hessian in the metric of the heads.
     """
-    mu = law()
-    if time:
-        mu = gradient_flow(risk(), mu, TIMES[: 4 * time + 1], **TOLERANCE).end
-    local, eye, tiny = risk().at(mu), np.eye(SHAPE.size), 1e-30
-    H = np.stack([local.gradient(mu.atoms + 1j * tiny * e).imag / tiny for e in eye], axis=1)
+    mu = solution().measure(4 * time)
+    local, steps = risk().at(mu), 1j * TINY * np.eye(SHAPE.size)
+    H = np.stack([local.gradient(mu.atoms + e).imag / TINY for e in steps], axis=1)
     eigenvalues = np.linalg.eigvalsh((H + H.transpose(0, 2, 1)) / 2)
     largest = np.zeros(risk().Y.shape[:2])
     for part in np.array_split(mu.atoms, 16):
-        J = np.stack(
-            [features(part + 1j * tiny * e, risk().X, risk().W_U, SHAPE).imag for e in eye], -1
-        )
-        square = np.linalg.eigvalsh(J / tiny @ (J / tiny).mT)[..., -1]
+        J = jacobians(part)
+        square = np.linalg.eigvalsh(J @ J.mT)[..., -1]
         largest = np.maximum(largest, square.max(axis=0))
     single, lipschitz = np.array([-eigenvalues.min(), np.abs(eigenvalues).max()]), largest / 2
     # the Hessian acts on all heads at once; power iteration, shifted to make it positive
@@ -256,9 +252,9 @@ def lipschitz_row(time: int) -> np.ndarray:
         h, value = np.random.default_rng(4).normal(size=mu.atoms.shape), 0.0
         for _ in range(30):
             h /= np.sqrt(mu.integrate((h * h).sum(axis=1)))
-            moved = risk().at(Measure(mu.atoms + 1j * tiny * h, mu.weights))
-            at = mu.atoms + 1j * tiny * h if whole else mu.atoms
-            image = moved.gradient(at).imag / tiny + shift * h
+            at = mu.atoms + 1j * TINY * h
+            moved = risk().at(Measure(at, mu.weights))
+            image = moved.gradient(at if whole else mu.atoms).imag / TINY + shift * h
             value = mu.integrate((h * image).sum(axis=1)) - shift
             h = image
         top.append(value)
@@ -271,21 +267,11 @@ def noise_row(time: int) -> float:
     It is not sampled: the mean is over all sequences, and over the words that can be drawn at each
     position, in which the gradient is linear.
     """
-    i, tiny, total = 4 * time, 1e-30, 0.0
-    mu = Measure(solution()[i])
-    local, Y, n = risk().at(mu), risk().Y, len(risk().X)
+    mu, total = solution().measure(4 * time), 0.0
+    local, Y, (n, T) = risk().at(mu), risk().Y, risk().X.shape[:2]
     G = local.gradient(mu.atoms)
     for part, mean in zip(np.array_split(mu.atoms, 16), np.array_split(G, 16), strict=True):
-        J = (
-            np.stack(
-                [
-                    features(part + 1j * tiny * e, risk().X, risk().W_U, SHAPE).imag / tiny
-                    for e in np.eye(SHAPE.size)
-                ],
-                axis=-1,
-            )
-            / Y.shape[1]
-        )  # (heads, sequences, positions, words, D)
+        J = jacobians(part) / T
         sequence = np.einsum("nstvd,stv->nsd", J, local.residual)  # its labels averaged
         total += ((sequence - mean[:, None]) ** 2).sum() / n
         square = np.einsum("nstvd,nstvd->stv", J, J)
@@ -311,53 +297,40 @@ def second_variation_row(seed: int) -> np.ndarray:
     n, h, times = law().size, 0.5, [0.0, 4.0, 8.0]
     signs = np.random.default_rng([seed, 6]).choice([-1.0, 1.0], n)
     tilt = (signs - signs.mean()) / n
-    up, down = (
-        gradient_flow(risk(), Measure(law().atoms, law().weights + side * tilt), times, **TOLERANCE)
-        for side in (h, -h)
-    )
+    up, down = (exact(Measure(law().atoms, law().weights + side * tilt), times) for side in (h, -h))
     return n / 2 * (up.value - 2 * reference()[[0, 16, 32], 0] + down.value) / h**2
 
 
-def compute(cache_folder, jobs: int) -> dict[str, np.ndarray]:
+def compute(every: Callable) -> dict[str, np.ndarray]:
     """Everything, the dearest cells first."""
-    options = {"cache": cache_folder, "n_jobs": jobs}
-    half = REPETITIONS // 2
+
+    def rows(function, **axes):
+        return np.array(every(function, grid(**axes)))
+
+    def dear(cell):
+        return min(cell["M"], law().size) / cell["epsilon"]
+
+    half, sizes = REPETITIONS // 2, (len(HEADS), len(STEPS))
     batches = [tuple(range(half)), tuple(range(half, REPETITIONS))]
-    cells = sorted(
-        grid(M=HEADS, epsilon=STEPS, seeds=batches),
-        key=lambda c: min(c["M"], law().size) / c["epsilon"], reverse=True,
-    )  # fmt: skip
-    descents = dict(
-        zip(map(lambda c: tuple(c.values()), cells), evaluate(descent_cell, cells, **options),
-            strict=True)
-    )  # fmt: skip
-    signed = np.array(
-        [[np.concatenate([descents[M, e, b] for b in batches]) for e in STEPS] for M in HEADS]
-    )
-    cells = grid(M=HEADS, seed=range(FLOWS))
-    flows = np.array(evaluate(flow_row, cells, **options)).reshape(len(HEADS), FLOWS, -1, 5)
-    cells = grid(M=NOISE_HEADS, epsilon=STEPS)
-    noise = np.array(evaluate(noise_cell, cells, **options))
-    cells = grid(M=FOLLOWED_HEADS, epsilon=FOLLOWED_STEPS, seeds=[tuple(range(FOLLOWED))])
-    followed = np.array(evaluate(followed_cell, cells, **options))
-    shape = (len(FOLLOWED_HEADS), len(FOLLOWED_STEPS), *followed.shape[1:])
+    cells = grid(M=HEADS, epsilon=STEPS, seeds=batches)
+    signed = np.array(every(descent_cell, cells, cost=dear)).reshape(*sizes, REPETITIONS, -1, 5)
+    flows = rows(flow_row, M=HEADS, seed=range(FLOWS)).reshape(len(HEADS), FLOWS, -1, 5)
+    noise = rows(noise_cell, M=NOISE_HEADS, epsilon=STEPS)
+    seeds = [tuple(range(FOLLOWED))]
+    followed = rows(followed_cell, M=FOLLOWED_HEADS, epsilon=FOLLOWED_STEPS, seeds=seeds)
+    sizes = (len(FOLLOWED_HEADS), len(FOLLOWED_STEPS))
     return {
         "descent_largest": np.abs(signed).max(axis=3),
-        "descent_end": signed[:, :, :, -1],
         "flow_largest": np.abs(flows).max(axis=2),
         "flow_signed": flows[:, :, ::4].astype(np.float32),
-        "euler_largest": np.array(evaluate(euler_row, grid(seed=range(REPETITIONS)), **options)),
-        "followed": followed.reshape(shape).astype(np.float32),
+        "euler_largest": rows(euler_row, seed=range(REPETITIONS)),
+        "followed": followed.reshape(*sizes, *followed.shape[1:]).astype(np.float32),
         "noise_largest": noise.reshape(len(NOISE_HEADS), len(STEPS), REPETITIONS, 5),
-        "continuous_signed": np.array(
-            evaluate(continuous_cell, grid(M=CONTINUOUS_HEADS), **options)
-        ).astype(np.float32),
-        "lipschitz": np.array(evaluate(lipschitz_row, grid(time=range(9)), **options)),
-        "noise": np.array(evaluate(noise_row, grid(time=range(9)), **options)),
-        "influence": np.concatenate(evaluate(influence_row, grid(quantity=range(5)), **options)),
-        "second_variation": np.array(
-            evaluate(second_variation_row, grid(seed=range(PROBES)), **options)
-        ),
+        "continuous_signed": rows(continuous_cell, M=CONTINUOUS_HEADS).astype(np.float32),
+        "lipschitz": rows(lipschitz_row, time=range(9)),
+        "noise": rows(noise_row, time=range(9)),
+        "influence": np.concatenate(every(influence_row, grid(quantity=range(5)))),
+        "second_variation": rows(second_variation_row, seed=range(PROBES)),
         "reference": reference(),
     }
 
@@ -373,17 +346,5 @@ def load() -> dict:
     return _stored.load(FILE)
 
 
-def main() -> None:
-    """Compute and store everything."""
-    cost = (
-        f"{len(HEADS) * len(STEPS)} cells of {REPETITIONS} descents and "
-        f"{len(HEADS) * FLOWS} flows: an hour of one core"
-    )
-    _stored.main(FILE, COMMAND, cost, compute)
-
-
 if __name__ == "__main__":
-    # run as the module of this name, so that the cache knows the functions by one name
-    from companion.experiments.propagation import main as run
-
-    run()
+    _stored.main("propagation", "3600 descents and 900 flows: an hour of one core")

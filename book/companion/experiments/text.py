@@ -9,12 +9,13 @@ can ask how far the small layer's head ends from where it would be among 8192.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 
 from companion.experiments import _stored
-from companion.experiments._stored import evaluate, grid
+from companion.experiments._stored import grid
 from companion.tasks import Task, bits_per_character, corpus_hash, text_task
 from mfbook.attention import AttentionRisk, HeadShape, attention_weights
 from mfbook.flow import LearningRate, warmup_cosine
@@ -63,12 +64,10 @@ def initial() -> np.ndarray:
 
 def train(M: int, block: int, order: int = 0, times=TIMES) -> np.ndarray:
     """Heads (n_t, M, D) of a layer that starts from one block of the reference's heads."""
-    start = initial()[block * M : (block + 1) * M]
-    rng = np.random.default_rng([502, order])
-    seen = sgd_ensemble(
-        risks()[0], start[None], times, 1.0, [rng], lambda mu: mu.atoms.ravel(),
-        batch=BATCH, xi=profile(),
-    )  # fmt: skip
+    start = initial()[None, block * M : (block + 1) * M]
+    rngs = [np.random.default_rng([502, order])]
+    options = {"batch": BATCH, "xi": profile()}
+    seen = sgd_ensemble(risks()[0], start, times, 1.0, rngs, lambda mu: mu.atoms.ravel(), **options)
     return seen.reshape(len(times), M, SHAPE.size)
 
 
@@ -77,22 +76,17 @@ def bits(heads) -> np.ndarray:
     return np.array([bits_per_character(risks()[1](Measure(h))) for h in heads])
 
 
-def statistics(heads) -> np.ndarray:
-    """What a head does, shape (3, M): size of the score map, of the value map, attention to itself.
+def quantiles(heads) -> np.ndarray:
+    """Quantiles (3, 64) of the sizes of score and value maps, and of attention to oneself.
 
     The last is the mean weight that the last position gives to its own token, over 64 windows.
     """
     W_Q, W_K, W_V, W_O = SHAPE.split(heads)
     size = [np.linalg.norm(a @ b, axis=(1, 2)) for a, b in ((W_Q, W_K.mT), (W_V, W_O))]
-    X = risks()[1].X[:64]
-    parts = np.array_split(heads, max(1, len(heads) // 256))
+    X, parts = risks()[1].X[:64], np.array_split(heads, max(1, len(heads) // 256))
     own = [attention_weights(part, X, SHAPE)[:, :, -1, -1].mean(axis=1) for part in parts]
-    return np.array([*size, np.concatenate(own)])
-
-
-def quantiles(heads) -> np.ndarray:
-    """Quantiles (3, 64) of the law of each statistic."""
-    return np.quantile(statistics(heads), QUANTILES, axis=1, method="inverted_cdf").T
+    every = np.array([*size, np.concatenate(own)])
+    return np.quantile(every, QUANTILES, axis=1, method="inverted_cdf").T
 
 
 def reference_run() -> dict:
@@ -125,20 +119,15 @@ def _distances(one, other) -> np.ndarray:
     return np.column_stack([np.sqrt((d**2).mean(axis=1)), *np.quantile(d, SHARES, axis=1)])
 
 
-def compute(cache_folder, jobs: int) -> dict[str, np.ndarray]:
+def compute(every: Callable) -> dict[str, np.ndarray]:
     """The reference first, then all smaller layers."""
-    options = {"cache": cache_folder, "n_jobs": jobs}
-    orders = np.array(evaluate(order_row, grid(order=range(ORDERS)), **options))
-    (reference,) = evaluate(reference_run, [{}], **options)
-    out = {
-        "reference_bits": reference["bits"], "reference_quantiles": reference["quantiles"],
-        "reference_moved": reference["moved"], "order_bits": orders,
-    }  # fmt: skip
+    out = {"order_bits": np.array(every(order_row, grid(order=range(ORDERS))))}
+    (reference,) = every(reference_run, [{}])
+    heads = reference.pop("heads")
+    out |= {f"reference_{name}": values for name, values in reference.items()}
     for M in HEADS:
-        cells = [{"M": M, "block": b, "heads": reference["heads"]} for b in range(BLOCKS[M])]
-        rows = evaluate(row, cells, **options)
-        for name in ("bits", "quantiles", "apart"):
-            out[f"{name}_{M}"] = np.array([r[name] for r in rows])
+        rows = every(row, grid(M=[M], block=range(BLOCKS[M]), heads=[heads]))
+        out |= {f"{name}_{M}": np.array([r[name] for r in rows]) for name in rows[0]}
     return out
 
 
@@ -147,17 +136,6 @@ def load() -> dict:
     return _stored.load(FILE)
 
 
-def main() -> None:
-    """Compute and store everything."""
-    cost = (
-        f"{sum(BLOCKS.values()) + ORDERS} layers of 8 to 2048 heads and one of {REFERENCE}, "
-        f"{STEPS} steps each: half an hour of one core"
-    )
-    _stored.main(FILE, COMMAND, cost, compute, corpus=corpus_hash())
-
-
 if __name__ == "__main__":
-    # run as the module of this name, so that the cache knows the functions by one name
-    from companion.experiments.text import main as run
-
-    run()
+    cost = "46 layers of 8 to 2048 heads and one of 8192, 800 steps each: half an hour of one core"
+    _stored.main("text", cost, corpus=corpus_hash())

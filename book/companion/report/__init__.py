@@ -8,15 +8,6 @@ from companion.report.digits import above, below, coarse
 from companion.report.tables import show, table
 
 __all__ = [
-    "Check",
-    "Row",
-    "above",
-    "at_least",
-    "at_most",
-    "below",
-    "check",
-    "coarse",
-    "equal",
-    "show",
+    "Check", "Row", "above", "at_least", "at_most", "below", "check", "coarse", "equal", "show",
     "table",
-]
+]  # fmt: skip

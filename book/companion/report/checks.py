@@ -12,33 +12,21 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from companion.report.digits import (
-    DIGITS,
-    NOISE,
-    RATIO_DIGITS,
-    Shown,
-    as_float,
-    as_shown,
-    number,
-)
+from companion.report.digits import DIGITS, NOISE, RATIO_DIGITS, Shown, as_shown, number, plain
 from companion.report.tables import grid, show
 
-__all__ = [
-    "Check",
-    "Row",
-    "at_least",
-    "at_most",
-    "check",
-    "equal",
-]
+#: How a relation is written.
+SIGNS = {"<=": "≤", ">=": "≥", "=": "="}
+#: The other side of a bound.
+TURNED = {"": "", "≤": "≥", "≥": "≤"}
 
 
 @dataclass(frozen=True)
 class Row:
     """One comparison: a measured number against the number that a statement gives.
 
-    ``relation`` is ``"<="``, ``">="`` or ``"="``; ``tolerance`` is absolute. What is shown has to
-    support the verdict: that a number is at least 0.3 does not say that it is at most 0.7.
+    ``tolerance`` is absolute. What is shown has to support the verdict: that a number is at least
+    0.3 does not say that it is at most 0.7.
     """
 
     what: str
@@ -48,19 +36,15 @@ class Row:
     tolerance: float = 0.0
 
     def __post_init__(self):
-        if not isinstance(self.relation, str) or self.relation not in ("<=", ">=", "="):
-            raise ValueError(f"relation: expected '<=', '>=' or '=', got {self.relation!r}")
-        numbers = {
-            "measured": as_float(self.measured, "measured"),
-            "reference": as_float(self.reference, "reference"),
-            "tolerance": as_float(self.tolerance, "tolerance"),
-        }
-        for name, value in numbers.items():
-            object.__setattr__(self, name, value)
-        # the sign with which a bound says nothing, for each side
-        idle = {"<=": ("≥", "≤"), ">=": ("≤", "≥")}.get(self.relation, ("", ""))
-        for name, sign in zip(("measured", "reference"), idle, strict=True):
-            if sign and getattr(value := numbers[name], "sign", "") == sign:
+        for name in ("measured", "reference", "tolerance"):
+            value = plain(getattr(self, name))
+            object.__setattr__(self, name, float(value) if isinstance(value, bool) else value)
+        if self.relation == "=":
+            return
+        given = SIGNS[self.relation]
+        # a measured number may be shown as a bound from this side, its reference from the other
+        for name, wrong in (("measured", TURNED[given]), ("reference", given)):
+            if getattr(value := getattr(self, name), "sign", "") == wrong:
                 raise ValueError(
                     f"{name}: {self.what!r} shows {number(value)!r}, which does not support "
                     f"{self.relation!r}; show the other bound, or coarse(...)"
@@ -72,11 +56,8 @@ class Row:
         if not all(map(math.isfinite, (self.measured, self.reference, self.tolerance))):
             return False
         excess = self.measured - self.reference
-        if self.relation == "<=":
-            return excess <= self.tolerance
-        if self.relation == ">=":
-            return -excess <= self.tolerance
-        return abs(excess) <= self.tolerance
+        excess = {"<=": excess, ">=": -excess, "=": abs(excess)}[self.relation]
+        return excess <= self.tolerance
 
     @property
     def ratio(self) -> float | None:
@@ -95,27 +76,26 @@ class Row:
         # below 1e-9 the denominator depends on the processor's order of summation
         if not (under > 1e-9 and 0 <= above < math.inf):
             return None
-        turned = {"": "", "≤": "≥", "≥": "≤"}
         # a row refuses two bounds that pull the ratio apart
-        sign = getattr(top, "sign", "") or turned[getattr(bottom, "sign", "")]
-        least = min(getattr(top, "digits", RATIO_DIGITS), getattr(bottom, "digits", RATIO_DIGITS))
+        sign = getattr(top, "sign", "") or TURNED[getattr(bottom, "sign", "")]
+        digits = min(RATIO_DIGITS, *(getattr(x, "digits", RATIO_DIGITS) for x in (top, bottom)))
         value = above / under
-        return Shown(value, sign, value, min(least, RATIO_DIGITS)) if sign or least < 3 else value
+        return Shown(value, sign, value, digits) if sign or digits < RATIO_DIGITS else value
 
 
 def at_most(what: str, measured: float, bound: float, tolerance: float = 0.0) -> Row:
     """Row stating that ``measured <= bound`` (up to an absolute ``tolerance``)."""
-    return Row(what, measured, "<=", as_float(bound, "bound"), tolerance)
+    return Row(what, measured, "<=", bound, tolerance)
 
 
 def at_least(what: str, measured: float, bound: float, tolerance: float = 0.0) -> Row:
     """Row stating that ``measured >= bound`` (up to an absolute ``tolerance``)."""
-    return Row(what, measured, ">=", as_float(bound, "bound"), tolerance)
+    return Row(what, measured, ">=", bound, tolerance)
 
 
 def equal(what: str, measured: float, expected: float, tolerance: float) -> Row:
     """Row stating that ``|measured - expected| <= tolerance``."""
-    return Row(what, measured, "=", as_float(expected, "expected"), tolerance)
+    return Row(what, measured, "=", expected, tolerance)
 
 
 @dataclass(frozen=True)
@@ -134,15 +114,13 @@ class Check:
     @property
     def ratio(self) -> float | None:
         """The smallest ratio of the rows that have one: how tight the statement is here."""
-        ratios = [row.ratio for row in self.rows if row.ratio is not None]
-        return min(ratios, default=None)
+        return min((row.ratio for row in self.rows if row.ratio is not None), default=None)
 
     @property
     def reason(self) -> str:
         """Which rows fail, and how: the message of the ``assert`` that ends a cell; empty if none.
 
-        >>> Check("hy-lemma-2-1", (at_most("slope", 0.7, 0.5), at_most("gap", 1, 2))).reason
-        'hy-lemma-2-1: 1 of 2 rows fails: slope: 0.7, stated <= 0.5'
+        ``hy-lemma-2-1: 1 of 2 rows fails: slope: 0.7, stated <= 0.5``
         """
         failing = [
             f"{row.what}: {row.measured:.4g}, stated {row.relation} {row.reference:.4g}"
@@ -164,24 +142,24 @@ class Check:
     def as_dict(self) -> dict:
         """The check as plain data, with the digits that are shown (the index reads it)."""
 
-        def plain(x, digits=DIGITS):  # JSON has no word for NaN or infinity
+        def digits(x, most=DIGITS):  # JSON has no word for NaN or infinity
             if x is None or not math.isfinite(x):
                 return None
-            shown = as_shown(x, digits)
+            shown = as_shown(x, most)
             return shown if abs(shown) >= NOISE else 0.0
 
         return {
             "statement": self.statement,
             "holds": self.holds,
             "verdict": self.verdict,
-            "ratio": plain(self.ratio, RATIO_DIGITS),
+            "ratio": digits(self.ratio, RATIO_DIGITS),
             "rows": [
                 {
                     "what": row.what,
-                    "measured": plain(row.measured),
+                    "measured": digits(row.measured),
                     "relation": row.relation,
-                    "reference": plain(row.reference),
-                    "tolerance": plain(row.tolerance),
+                    "reference": digits(row.reference),
+                    "tolerance": digits(row.tolerance),
                     "holds": row.holds,
                 }
                 for row in self.rows
@@ -190,23 +168,12 @@ class Check:
 
     def show(self) -> None:
         """Display the rows and the verdict."""
-        sign = {"<=": "≤", ">=": "≥", "=": "="}
         lines = []
         for row in self.rows:
-            reference = number(row.reference)
-            if row.tolerance:
-                reference += f" ± {number(row.tolerance)}"
+            room = f" ± {number(row.tolerance)}" if row.tolerance else ""
             ratio = "" if row.ratio is None else number(row.ratio, RATIO_DIGITS)
-            lines.append(
-                [
-                    row.what,
-                    number(row.measured),
-                    sign[row.relation],
-                    reference,
-                    ratio,
-                    "yes" if row.holds else "NO",
-                ]
-            )
+            sides = number(row.measured), SIGNS[row.relation], number(row.reference) + room
+            lines.append([row.what, *sides, ratio, "yes" if row.holds else "NO"])
         text, body = grid(["quantity", "measured", "", "stated", "ratio", "holds"], lines)
         foot = f"{self.statement}: {self.verdict}"
         show(
@@ -221,9 +188,6 @@ def check(statement: str, *rows: Row, note: str = "") -> Check:
     """Compare, show the comparison, and return it for the ``assert`` that ends the cell."""
     if not rows:
         raise ValueError(f"rows: check {statement!r} compares nothing")
-    for row in rows:
-        if not isinstance(row, Row):
-            raise TypeError(f"rows: expected at_most, at_least or equal, got {row!r}")
-    result = Check(statement, tuple(rows), note)
+    result = Check(statement, rows, note)
     result.show()
     return result

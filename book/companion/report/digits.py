@@ -6,12 +6,6 @@ import math
 import numbers
 from typing import Self
 
-__all__ = [
-    "above",
-    "below",
-    "coarse",
-]
-
 #: Below this size a number is rounding noise and is printed as ``<1e-12``.
 NOISE = 1e-12
 
@@ -41,8 +35,8 @@ def below(value: float, limit: float) -> float:
     For rounding errors, errors of solvers, and what a search found that wants to go down: their
     digits differ from machine to machine, the bound does not.
     """
-    x, bound = as_float(value, "value"), limit
-    return Shown(x, "≤", bound, DIGITS) if x <= bound else x
+    x = plain(value)
+    return Shown(x, "≤", limit, DIGITS) if x <= limit else x
 
 
 def above(value: float, limit: float) -> float:
@@ -51,24 +45,19 @@ def above(value: float, limit: float) -> float:
     For what a search found that wants to go up: more effort, or another machine, finds a little
     more.
     """
-    x, bound = as_float(value, "value"), limit
-    return Shown(x, "≥", bound, DIGITS) if x >= bound else x
+    x = plain(value)
+    return Shown(x, "≥", limit, DIGITS) if x >= limit else x
 
 
 def coarse(value: float, digits: int) -> float:
     """Return ``value``; pages show it with fewer digits than others."""
-    x, n = as_float(value, "value"), digits
-    if n > DIGITS:
-        raise ValueError(f"digits: expected at most {DIGITS}, got {digits}")
-    return Shown(x, "", x, n)
+    x = plain(value)
+    return Shown(x, "", x, digits)
 
 
-def as_float(value, name: str) -> float:
-    """A number, NaN and infinity and truth values included."""
-    value = value.item() if getattr(value, "shape", None) == () else value  # numpy scalars
-    if isinstance(value, Shown):
-        return value
-    return float(value) if isinstance(value, bool) else value
+def plain(value):
+    """NumPy's scalars as Python's; truth values as they are."""
+    return value.item() if getattr(value, "shape", None) == () else value
 
 
 def number(value, digits: int = DIGITS) -> str:
@@ -76,7 +65,7 @@ def number(value, digits: int = DIGITS) -> str:
     if isinstance(value, Shown):
         text = number(value.shown, min(digits, value.digits))
         return f"{value.sign} {text}" if value.sign else text
-    value = value.item() if getattr(value, "shape", None) == () else value  # numpy scalars
+    value = plain(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, numbers.Integral) or not isinstance(value, numbers.Real):

@@ -7,11 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from companion.report.digits import number
 
-__all__ = [
-    "show",
-    "table",
-]
-
 MIME = "application/vnd.mfbook.check+json"
 
 
@@ -31,33 +26,20 @@ def grid(header, rows) -> tuple[str, str]:
 
 def show(text: str, markup: str, data: Mapping | None = None) -> None:
     """Display one output in every form at once (text in a terminal, HTML on a page)."""
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        get_ipython = lambda: None  # noqa: E731
+    from IPython import display, get_ipython
+
     if get_ipython() is None:
         print(text)
         return
-    from IPython.display import display
-
     bundle: dict[str, object] = {"text/plain": text, "text/html": markup}
-    if data is not None:
-        bundle[MIME] = dict(data)
-    display(bundle, raw=True)
+    display.display(bundle | ({} if data is None else {MIME: dict(data)}), raw=True)
 
 
 def table(rows: Mapping | Sequence[Mapping], caption: str = "") -> None:
-    """Print a small table."""
+    """Print a small table; all rows have the keys of the first."""
     rows = [rows] if isinstance(rows, Mapping) else list(rows)
-    if not rows:
-        raise ValueError("rows: expected at least one row, got none")
-    for i, row in enumerate(rows):
-        if not isinstance(row, Mapping):
-            raise TypeError(f"rows[{i}]: expected a mapping, got {row!r}")
-        if list(row) != list(rows[0]):
-            raise ValueError(f"rows[{i}]: expected columns {list(rows[0])}, got {list(row)}")
-    header = [str(key) for key in rows[0]]
-    text, body = grid(header, [[number(v) for v in row.values()] for row in rows])
+    header = list(rows[0])
+    text, body = grid([str(key) for key in header], [[number(r[k]) for k in header] for r in rows])
     title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
     text = f"{caption}\n{text}" if caption else text
     show(text, f'<table class="mf-table">{title}{body}</table>')

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-#: How logits may be read off a token.
-PROJECTIONS = ("identity", "random")
-
 
 def sentence_data(sentences, projection, rng, end) -> dict:
     """Arguments of a task; see ``from_sentences``."""
-    lines = _split(sentences)
-    if (rng is None) != (projection == "identity"):
-        wanted = "none for" if projection == "identity" else "one for"
-        raise ValueError(f"rng: expected {wanted} the projection {projection!r}, got {rng!r}")
+    lines = [line.split() for line in sentences]
     longest = max(map(len, lines))
     lines = [[*line, *[end.strip()] * (longest - len(line))] for line in lines]
     words = tuple(dict.fromkeys(word for line in lines for word in line))
@@ -32,11 +26,3 @@ def sentence_data(sentences, projection, rng, end) -> dict:
         "tokens": ids[:, :-1],
         "words": words,
     }
-
-
-def _split(sentences) -> list[list[str]]:
-    lines = list(sentences)
-    for i, line in enumerate(lines):
-        if len(line.split()) < 2:
-            raise ValueError(f"sentences: expected two words or more, got {line!r} at index {i}")
-    return [line.split() for line in lines]

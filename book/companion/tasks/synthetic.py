@@ -13,15 +13,9 @@ from mfbook.space import Ball
 
 
 def teacher_student(
-    shape: HeadShape,
-    *,
-    sequences: int,
-    tokens: int,
-    vocabulary: int,
-    heads: int,
-    rng: Seed,
+    shape: HeadShape, *, sequences: int, tokens: int, vocabulary: int, heads: int, rng: Seed,
     scale: float = 4.0,
-) -> Task:
+) -> Task:  # fmt: skip
     r"""Soft labels made by a known measure: the optimum is known exactly.
 
     Tokens are uniform in the unit ball of :math:`\mathbb R^d`, ``W_U`` is Gaussian with its rows
@@ -34,14 +28,12 @@ def teacher_student(
     the optimal risk :math:`R(\mu^*)` is the mean entropy of the labels, and
     :math:`\Psi(\cdot;\mu^*)=0` for every head.
     """
-    S, T = sequences, tokens
-    V = vocabulary
-    ball = shape.ball(scale)
+    S, T, V = sequences, tokens, vocabulary
     rng = np.random.default_rng(rng)
     X = Ball(1.0, (shape.d,)).sample(rng, S * T).reshape(S, T, shape.d)
     W_U = rng.normal(size=(shape.d, V))
     W_U -= W_U.mean(axis=1, keepdims=True)
-    teacher = Measure(ball.sample(rng, heads))
+    teacher = Measure(shape.ball(scale).sample(rng, heads))
     anything = np.full((S, T, V), 1 / V)  # logits do not depend on the labels
     Y = softmax(AttentionRisk(X, anything, W_U, shape).logits(teacher))
     return Task(X, Y, W_U, "teacher", teacher=teacher, optimal_risk=entropy(Y))
@@ -64,15 +56,13 @@ def copy_task(*, sequences: int, tokens: int, vocabulary: int, lag: int, rng: Se
     empty position 0 where that is negative; W_V W_O passes the word on. As its norm grows the risk
     falls to the mean entropy of the labels, which no measure attains.
     """
-    S, T = sequences, tokens
-    V, lag = vocabulary, _lag(lag, T)
+    S, T, V = sequences, tokens, vocabulary
     ids = np.random.default_rng(rng).integers(V, size=(S, T))
     ids[:, 0] = -1
     Y = np.full((S, T, V), 1 / V)
     Y[:, lag + 1 :] = np.eye(V)[ids[:, 1 : T - lag]]
     X = join(words(V)[ids], positions(T, 1))
-    name = f"copy, lag {lag}"
-    return Task(X, Y, tied(V, 2), name, ids, names(V), optimal_risk=entropy(Y))
+    return Task(X, Y, tied(V, 2), f"copy, lag {lag}", ids, names(V), optimal_risk=entropy(Y))
 
 
 def copy_head(shape: HeadShape, *, tokens: int, lag: int, scale: float) -> np.ndarray:
@@ -82,10 +72,7 @@ def copy_head(shape: HeadShape, *, tokens: int, lag: int, scale: float) -> np.nd
     :math:`\text{scale}^2(1-\cos\frac\pi T)/\sqrt k` in score; the logit of the right word is
     :math:`\text{scale}^2V/(V-1)` above the others.
     """
-    T = tokens
-    lag, scale = _lag(lag, T), scale
-    content = shape.d - 2
-    angle = np.pi * lag / T
+    content, angle = shape.d - 2, np.pi * lag / tokens
     W_Q, W_K, W_V, W_O = (W.copy() for W in shape.split(np.zeros(shape.size)))
     # a row times this matrix is the row turned back by the angle
     W_Q[content:, :2] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
@@ -112,8 +99,8 @@ def induction_task(*, sequences: int, tokens: int, vocabulary: int, rng: Seed) -
     on. As its norm grows the risk falls to the mean entropy of the labels, which no measure
     attains.
     """
-    S, T = sequences, tokens
-    V, rng = vocabulary, np.random.default_rng(rng)
+    S, T, V = sequences, tokens, vocabulary
+    rng = np.random.default_rng(rng)
     follows = rng.integers(V, size=(S, V))
     ids = np.full((S, T), -1)
     word = rng.integers(V, size=S)
@@ -130,7 +117,3 @@ def induction_task(*, sequences: int, tokens: int, vocabulary: int, rng: Seed) -
     mark[0] = 1
     X = join(np.concatenate([words(V)[ids], words(V)[previous]], axis=-1), mark)
     return Task(X, Y, tied(V, V), "induction", ids, names(V), optimal_risk=entropy(Y))
-
-
-def _lag(lag, T: int) -> int:
-    return lag

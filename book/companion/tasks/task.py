@@ -44,14 +44,9 @@ class Task:
 
     @classmethod
     def from_sentences(
-        cls,
-        sentences: Sequence[str],
-        *,
-        projection: str = "identity",
-        rng: Seed | None = None,
-        end: str = ".",
-        name: str = "sentences",
-    ) -> Task:
+        cls, sentences: Sequence[str], *, projection: str = "identity", rng: Seed | None = None,
+        end: str = ".", name: str = "sentences",
+    ) -> Task:  # fmt: skip
         r"""Sentences of your own: predict each word from those before it.
 
         Words are what stands between spaces; the vocabulary has them in the order in which they
@@ -75,8 +70,7 @@ class Task:
 
     def sequence(self, s: int) -> tuple[str, ...]:
         """Words of one sequence; where there is no word, the empty string."""
-        row = self.tokens[s]
-        return tuple(self.words[i] if i >= 0 else "" for i in row)
+        return tuple(self.words[i] if i >= 0 else "" for i in self.tokens[s])
 
 
 def entropy(Y: ArrayLike) -> float:
@@ -84,8 +78,7 @@ def entropy(Y: ArrayLike) -> float:
 
     In nats per token. It is the least risk that any predictor can have on these labels.
     """
-    Y = np.asarray(Y, dtype=float)
-    return float(entr(Y).sum(axis=-1).mean())
+    return float(entr(np.asarray(Y, dtype=float)).sum(axis=-1).mean())
 
 
 def bits_per_character(nats: float) -> float:
@@ -99,9 +92,8 @@ def unigram_bits(task: Task, smoothing: float = 0.5) -> float:
     The law of the label is counted on the task's own sequences:
     :math:`\hat p(b)=\frac{n_b+\alpha}{n+\alpha V}`, :math:`n_b=\sum_{s,t}y_{s,t,b}`.
     """
-    other = task.held_out
     counts = task.Y.sum(axis=(0, 1)) + smoothing
-    return float(-(other.Y @ np.log2(counts / counts.sum())).mean())
+    return float(-(task.held_out.Y @ np.log2(counts / counts.sum())).mean())
 
 
 def bigram_bits(task: Task, smoothing: float = 0.5) -> float:
@@ -111,8 +103,7 @@ def bigram_bits(task: Task, smoothing: float = 0.5) -> float:
     :math:`\hat p(b\mid a)=\frac{n_{ab}+\alpha}{n_a+\alpha V}`. A layer that beats it has used
     more than the last word.
     """
-    other = task.held_out
-    V = task.Y.shape[2]
+    other, V = task.held_out, task.Y.shape[2]
     counts = np.full((V + 1, V), smoothing)
     np.add.at(counts, task.tokens, task.Y)  # "no word" is -1: the last row
     law = np.log2(counts / counts.sum(axis=1, keepdims=True))

@@ -73,12 +73,8 @@ def clean(text: str) -> str:
 @cache
 def corpus() -> str:
     """Return the prose of CPython's own documentation, cleaned to ``ALPHABET``."""
-    try:
-        from pydoc_data.topics import topics
-    except ImportError:
-        raise RuntimeError(
-            "corpus: this Python ships without pydoc_data; use text_task with a text"
-        ) from None
+    from pydoc_data.topics import topics  # some systems ship a Python without it
+
     return clean(prose("\n\n".join(topics.values())))
 
 
@@ -105,30 +101,17 @@ def text_task(
     """
     S, T = sequences, tokens
     rng = np.random.default_rng(rng)
-    text = corpus() if text is None else _usable(text)
+    text = corpus() if text is None else clean(text)
     ids = np.array([ALPHABET.index(c) for c in text])
     cut = round((1 - HELD_OUT_SHARE) * len(ids))
     # drawn first: with one seed it stays the same when the number of sequences changes
-    rest = _windows_task(_windows(ids[cut:], T, held_out, rng, "held_out"))
-    return replace(_windows_task(_windows(ids[:cut], T, S, rng, "sequences")), held_out=rest)
+    rest = _windows_task(_windows(ids[cut:], T, held_out, rng))
+    return replace(_windows_task(_windows(ids[:cut], T, S, rng)), held_out=rest)
 
 
-def _usable(text: str) -> str:
-    cleaned = clean(text)
-    if not cleaned:
-        raise ValueError(f"text: expected letters a to z, got none in {len(text)} characters")
-    return cleaned
-
-
-def _windows(ids, T: int, n: int, rng, name: str) -> np.ndarray:
+def _windows(ids, T: int, n: int, rng) -> np.ndarray:
     """n windows of T characters and the next one, (n, T + 1); no character is twice a label."""
-    most = max(len(ids) - 1, 0) // T
-    if n > most:
-        raise ValueError(
-            f"{name}: expected at most {most}, the windows of {T} characters in the "
-            f"{len(ids)} characters of this part of the text, got {n}"
-        )
-    start = T * np.sort(rng.choice(most, size=n, replace=False))
+    start = T * np.sort(rng.choice(max(len(ids) - 1, 0) // T, size=n, replace=False))
     return ids[start[:, None] + np.arange(T + 1)]
 
 

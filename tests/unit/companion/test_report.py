@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import sys
 
 import IPython
 import numpy as np
@@ -133,15 +132,15 @@ def test_one_row_that_fails_fails_the_check(capsys):
     out = capsys.readouterr().out
     assert "NO" in out and "yes" in out and out.endswith("s: fails\n")
     assert not Check("s", (bad, good)).holds and Check("s", (good, good)).holds
+    assert (
+        result.reason == "s: 1 of 2 rows fails: b: 1, stated >= 2" and not check("s", good).reason
+    )
     # the ratio of a check is the tightest
     none = equal("c", 1, 1, 1)
     assert Check("s", (at_most("a", 1.0, 9.0), at_least("b", 3.0, 2.0), none)).ratio == 1.5
     assert Check("s", (none,)).ratio is None
-    # one that compares nothing is refused
-    with pytest.raises(ValueError, match="^rows:"):
+    with pytest.raises(ValueError, match="^rows:"):  # one that compares nothing is refused
         check("s")
-    with pytest.raises(TypeError, match="^rows:"):
-        check("s", 1 < 2)
 
 
 def test_data_of_a_check_is_plain_complete_and_has_the_digits_that_are_shown():
@@ -187,12 +186,6 @@ def test_table(capsys):
     assert capsys.readouterr().out.split() == ["R", "---", "1.5", "a", "-", "1", "2"]
 
 
-def test_tables_whose_rows_do_not_belong_together_are_refused():
-    for rows in ([], [{"a": 1}, {"b": 1}], [{"a": 1, "b": 2}, {"b": 2, "a": 1}], [{"a": 1}, [1]]):
-        with pytest.raises((ValueError, TypeError), match="^rows"):
-            table(rows)
-
-
 @pytest.fixture
 def displayed(monkeypatch):
     """Pretend to be in a notebook and collect what is displayed."""
@@ -218,9 +211,3 @@ def test_a_notebook_gets_every_form_at_once(displayed, capsys):
     assert "<caption>x &amp; y</caption>" in second["text/html"]
     assert '<th scope="col">&lt;x&gt;</th>' in second["text/html"]
     assert third == {"text/plain": "text", "text/html": "<p>markup</p>"}
-
-
-def test_without_ipython_the_text_is_printed(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "IPython", None)
-    show("seen", "<p>not seen</p>")
-    assert capsys.readouterr().out == "seen\n"

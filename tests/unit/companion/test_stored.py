@@ -27,7 +27,6 @@ def of_propagation(stored):
     flow = propagation.flow_row(M, seed)
     yield "reference", propagation.reference(), stored["reference"], 1e-8
     yield "descent_largest", abs(descent).max(axis=0), stored["descent_largest"][i, j, seed], 1e-8
-    yield "descent_end", descent[-1], stored["descent_end"][i, j, seed], 1e-8
     yield "flow_largest", abs(flow).max(axis=0), stored["flow_largest"][i, seed], 1e-7
     yield "flow_signed", flow[::4], stored["flow_signed"][i, seed], 1e-6
 
@@ -42,20 +41,18 @@ def of_text(stored):
 
 
 def of_sphere(stored):
-    """A run of the published draw and one of the second, and the clusters at their ends."""
-    for store, mark, run, cell in (
-        (sphere.load("source"), "source_", sphere.published, {"rule": "source"}),
-        (sphere.load(), "", sphere.run, {}),
-    ):
-        cell |= {"d": 2, "beta": 5.0, "direction": "ascent", "units": "gelu", "normalised": False}
-        (i,) = np.flatnonzero(sphere.select(store, **cell))
-        row = run(**cell)
-        for name in ("count", "stopped", "value", "least"):
-            yield mark + name, row[name], store[name][i], 1e-6
-        yield mark + "time", row["time"], store["time"][i], 0.05  # it ends on a step
-        part = slice(store["first"][i], store["first"][i + 1])
-        yield mark + "masses", row["masses"], store["masses"][part], 1e-5
-        yield mark + "centres", row["centres"], store["centres"][part, :2], 1e-5
+    """A run of the published draw, the clusters at its end, and a run of the second draw."""
+    cell = {"d": 2, "beta": 5.0, "direction": "ascent", "units": "gelu", "normalised": False}
+    (i,) = np.flatnonzero(sphere.select(stored, **cell))
+    for name, found in sphere.second(**cell).items():
+        yield name, found, stored[name][i], 1e-6
+    source = sphere.load("source")
+    (i,) = np.flatnonzero(sphere.select(source, **cell))
+    row, part = sphere.published(**cell), slice(source["first"][i], source["first"][i + 1])
+    for name in ("count", "time", "steps", "stopped", "value", "dead_start", "dead"):
+        yield name, row[name], source[name][i], 1e-6
+    for name in ("masses", "centres", "asleep"):
+        yield name, row[name], source[name][part], 1e-5
 
 
 ROWS = {

@@ -5,7 +5,6 @@ import hashlib
 import itertools
 import math
 import re
-import sys
 import textwrap
 from collections import Counter
 from contextlib import suppress
@@ -253,8 +252,6 @@ def test_windows_tile_the_text_and_the_last_tenth_is_held_out(T, tenth, seed):
         for ids, expected in ((drawn.tokens, part[:n]), (drawn.Y.argmax(-1), part[1 : n + 1])):
             assert Counter(ALPHABET[i] for i in ids.ravel()) == Counter(expected)
         assert (drawn.Y.argmax(axis=-1)[:, :-1] == drawn.tokens[:, 1:]).all()
-        with pytest.raises(ValueError, match=f"^{name}:"):
-            text_task(**sizes | {name: sizes[name] + 1}, tokens=T, rng=seed, text=text)
 
 
 def test_text_task_shows_windows_of_the_corpus():
@@ -313,24 +310,11 @@ def test_a_trained_layer_beats_bigrams():
     assert bits < bigram_bits(task) < unigram_bits(task) - 0.5 < math.log2(29) - 1
 
 
-def test_a_python_without_its_documentation_has_no_corpus(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
-    getattr(corpus, "cache_clear", lambda: None)()
-    with pytest.raises(RuntimeError, match="^corpus:"):
-        corpus()
-
-
 def test_task_from_a_text_of_ones_own():
     sizes = dict(sequences=30, tokens=8, held_out=5, rng=0)
     text = "Où est la bibliothèque? Elle est là, à gauche. " * 40
     task = text_task(text=text, **sizes)
     assert "".join(task.sequence(0)) in clean(text)
-    for text, name in [
-        ("", "text"), ("12 — 34 Привет", "text"), ("too short", "held_out"),
-        ("enough to evaluate " * 30, "sequences"),
-    ]:  # fmt: skip
-        with pytest.raises(ValueError, match=f"^{name}:"):
-            text_task(text=text, **sizes | {"sequences": 64})
 
 
 # ---------------------------------------------------------------------- what a task may be

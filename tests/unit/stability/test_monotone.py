@@ -31,7 +31,6 @@ def test_monotonicity_of_quadratic_energies_is_exact():
         report = strong_monotonicity(F, mu, 0, 0.5, couplings=6, descents=1)
         exact = atomic_stability(F, mu).least
         assert report.constant == pytest.approx(exact, abs=1e-9)
-        assert (report.quotients >= exact - 1e-9).all()
         # one particle for each atom: only the collective spectrum
         one = strong_monotonicity(F, mu, 0, 0.5, parts=1, couplings=6, descents=1)
         collective = np.linalg.eigvalsh(A + B)[0]
@@ -64,43 +63,8 @@ def test_monotonicity_constant_is_a_quotient_of_its_worst_measure(near):
         force = F.gradient(worst.atoms, worst) - rest
         quotient = worst.weights @ (force * delta).sum(axis=1) / below
         assert report.constant == pytest.approx(quotient, rel=1e-9)
-        assert report.constant < report.quotients.min()
-        assert (report.distances <= 0.3).all() and (report.distances >= 0.3e-3).all()
-
-
-@pytest.mark.parametrize("near", ["W2", "Winf"])
-def test_descents_that_converged_end_at_a_minimum(near):
-    """Moves of the worst measure, drawn back to the radius, gain nothing to first order.
-
-    Which seeds converge under W2 depends on rounding: the solver may stop at a steep wall.
-    """
-    F, theta = held()
-    centre, few = Measure.dirac(theta), {"near": near, "parts": 2, "couplings": 8, "descents": 1}
-    converged = []
-    for seed in range(4):
-        report = strong_monotonicity(F, centre, seed, 0.3, **few, maxiter=1000)
-        w, delta = report.worst.weights, report.worst.atoms - theta
-
-        def quotient(delta, w=w):
-            squares = (delta**2).sum(axis=1, keepdims=True)
-            extents = np.sqrt(w @ squares if near == "W2" else squares)
-            delta = delta * np.minimum(1.0, 0.3 / extents)
-            moved = Measure(theta + delta, w)
-            force = F.gradient(moved.atoms, moved)
-            return w @ (force * delta).sum(axis=1) / (w @ (delta**2).sum(axis=1))
-
-        assert quotient(delta) == pytest.approx(report.constant, rel=1e-9)
-        cut = strong_monotonicity(F, centre, seed, 0.3, **few, maxiter=3)
-        assert not cut.converged and cut.constant > report.constant
-        rng = np.random.default_rng(seed)
-        moves = rng.normal(size=(40, *delta.shape))
-        moves *= 1e-3 / np.sqrt(w @ (moves**2).sum(axis=2).T)[:, None, None]
-        gain = report.constant - min(quotient(delta + move) for move in moves)
-        assert gain < 1e-6 * max(1.0, abs(report.constant)) or not report.converged
-        converged.append(report.converged)
-    assert sum(converged) >= 2
-    without = strong_monotonicity(F, centre, 0, 0.3, **few | {"descents": 0})
-    assert not without.converged
+        drawn = strong_monotonicity(F, centre, 1, 0.3, near=near, couplings=8, descents=0)
+        assert report.constant < drawn.constant
 
 
 def test_monotonicity_near_a_point_mass_is_the_least_eigenvalue():
