@@ -264,7 +264,6 @@ class PropagationBound:
     - ``exponent``: :math:`\sqrt2H\tau` if ``one_sided``, that is for a step of at most
       :math:`4/L^2`; else ``paper_exponent``, :math:`(\sqrt2H+\frac12L^2)\tau`.
     - ``euler, noise, sampling``: The three terms, before the factor :math:`e^{\text{exponent}}`.
-    - ``log10``: Decimal logarithm of the whole bound, which may be too large for a float.
     """
 
     exponent: float
@@ -276,7 +275,7 @@ class PropagationBound:
 
     @property
     def log10(self) -> float:
-        """Decimal logarithm of the whole bound."""
+        """Decimal logarithm of the whole bound, which may be too large for a float."""
         terms = self.euler + self.noise + self.sampling
         return self.exponent / math.log(10) + math.log10(terms) if terms > 0 else -math.inf
 

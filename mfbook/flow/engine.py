@@ -16,7 +16,16 @@ from numpy.typing import ArrayLike
 
 from mfbook import _progress
 from mfbook import _validate as validate
-from mfbook.flow.integrators import Escaped, Linear, Rose, adaptive, escaped, fixed, time_grid
+from mfbook.flow.integrators import (
+    ESCAPED,
+    Linear,
+    Stopped,
+    adaptive,
+    check_rise,
+    escaped,
+    fixed,
+    time_grid,
+)
 from mfbook.flow.learning_rate import LearningRate, as_profile
 from mfbook.flow.solvers import RK4, Adaptive, Euler
 from mfbook.flow.trajectory import Trajectory
@@ -26,20 +35,12 @@ from mfbook.space import Euclidean, Space
 
 __all__ = ["dissipation", "flow", "gradient_flow"]
 
-#: A gradient flow decreases F. One whose steps let it rise so far above the start is given up.
-RUNAWAY = 1e6
-
 
 def dissipation(F: Functional, mu: Measure) -> float:
     r"""Dissipation :math:`\mathcal D(\mu)=\int\|\nabla\,\delta F/\delta\mu\|^2d\mu` (equation 38).
 
     On a space with constraints the gradient is replaced by the velocity that is allowed. It is
     infinite beyond the range of floating-point numbers.
-
-    - ``F``: Along whose gradient flow.
-    - ``mu``: Where; in ``F.space``.
-
-    Returns not negative.
 
     Examples
     --------
@@ -69,13 +70,10 @@ def gradient_flow(
               \quad\text{in rescaled time, or}\quad
               \dot\theta_i=-2\xi(t)\,\nabla\frac{\delta F}{\delta\mu}(\theta_i;\mu_t)
 
-    (equations (20) and (21)). It solves the equation exactly up to the integrator's error: finite
-    measures stay finite. F decreases along it, :math:`dF/d\tau=-\mathcal D`; an increase beyond
-    the tolerance is reported in the result.
-
-    - ``F``: Anything with ``at(mu)`` and ``space``.
-    - ``mu``: State at ``times[0]``; in ``F.space``.
-    - ``times, xi, **options``: As in :func:`flow`; above all ``solver``.
+    (equations (20) and (21)), up to the integrator's error: finite measures stay finite. F
+    decreases along it, :math:`dF/d\tau=-\mathcal D`; an increase beyond the tolerance is reported
+    in the result. ``times``, ``xi`` and the ``options``, above all ``solver``, are those of
+    :func:`flow`.
 
     Examples
     --------
@@ -92,12 +90,12 @@ def gradient_flow(
 
 
 class _Descent:
-    """The field of steepest descent; the engine keeps what it knows of F at the state."""
+    """The field of steepest descent; the engine asks F itself, and keeps what it knows of it."""
 
     def __init__(self, F):
         self.F = F
 
-    def __call__(self, x, mu):  # pragma: no cover: the engine asks F itself
+    def __call__(self, x, mu):  # pragma: no cover
         return -self.F.at(mu).gradient(x)
 
     def linearised(self, mu):
@@ -127,10 +125,8 @@ def flow(
     - ``field``: ``field(x, mu)`` returns velocities, shape (n, D), at the points x, shape (n, D).
       For ``Adaptive(method="rosenbrock")`` it also has ``linearised(mu)``, an object whose
       ``solve(c, b)`` solves :math:`(I-cJ)k=b` with the Jacobian J of the velocities of all atoms.
-    - ``mu``: State at ``times[0]``, with real atoms.
-    - ``times`` (n_t,): Increasing times at which the state is returned.
-    - ``space``: Where atoms live. Default: all of R^D. Velocities are projected on its tangent
-      spaces.
+    - ``mu``, ``times`` (n_t,): State at the first of the increasing times that are returned.
+    - ``space``: Velocities are projected on its tangent spaces. Default: all of R^D.
     - ``xi``: Learning-rate profile. Default: rescaled time, the factor :math:`2\xi` is one.
     - ``solver``: Default: ``Adaptive()``.
     - ``events``: ``event(t, mu)`` returns a number; its zeros are located. With the attribute
@@ -138,16 +134,15 @@ def flow(
       SciPy. Adaptive solvers only.
     - ``functional``: Recorded along the curve as ``value``.
     - ``dense``: Keep the interpolant, for ``Trajectory.at``; adaptive solvers only.
-    - ``progress``: Show a progress bar with the time that is left. Default: after two seconds, on a
-      terminal or in a notebook, on standard error.
+    - ``progress``: Show a bar. Default: after two seconds, on a terminal or in a notebook.
 
     What was computed is returned in any case, also when the run is interrupted: ``completed`` says
     whether the end was reached, ``reason`` why not and what to try.
     """
     solver = Adaptive() if solver is None else solver
     validate.instance(solver, "solver", (Adaptive, Euler, RK4))
+    dense = validate.flag(dense, "dense")
     run = _Run(field, mu, times, space, xi, events, functional)
-    run.start()
     if isinstance(solver, Adaptive):
         span, largest = float(run.tau[-1] - run.tau[0]), validate.LARGEST
         # their error norms square velocities, and their matrices divide by steps
@@ -170,7 +165,7 @@ def flow(
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "lsoda", UserWarning)
             if isinstance(solver, Adaptive):
-                return adaptive(run, solver, validate.flag(dense, "dense"), bar)
+                return adaptive(run, solver, dense, bar)
             return fixed(run, solver, bar)
 
 
@@ -178,8 +173,7 @@ class _Run:
     """The problem, what has been recorded, and the bookkeeping that both kinds of method share."""
 
     def __init__(self, field, mu, times, space, xi, events, functional):
-        if not callable(field):
-            raise TypeError(f"field: expected a callable field(x, mu), got {field!r}")
+        validate.function(field, "field")
         self.space: Any = Euclidean() if space is None else validate.space(space)
         check_start(mu, self.space)
         if functional is not None:
@@ -191,34 +185,32 @@ class _Run:
         self.jumps = self.gradient and bool(getattr(functional, "jumps", False))
         self.times, self.profile = time_grid(times), as_profile(xi)
         self.tau = self._clock()
-        self.events = tuple(events)
-        self.found: list = []  # (number of the event, time)
-        self.evaluations = self.steps = 0
-        self.increase: float = 0.0
+        self.events, self.found = tuple(events), []  # (number of the event, time)
+        self.steps, self.increase, self.first = 0, 0.0, np.inf  # the last: F at the start
         self.energy: float | None = None
-        self.first = np.inf  # the functional at the start
         self.records: list = []  # (atoms, value, speed) at the times reached
         self.active: Any = None  # in a product of balls: those that hold atoms back
         self._raw: Any = None  # the last velocity before it was projected
         self._local: Any = None  # the last measure, and the functional there
         self._eps = np.finfo(float).eps
+        self.evaluations = 0
+        try:
+            self.velocity(mu.atoms)
+        except Stopped:
+            raise ValueError("field: expected finite velocities at the start") from None
+        self.evaluations = 0
 
     def _clock(self) -> np.ndarray:
         """Rescaled times, without decreases by rounding where the profile is nearly zero."""
         self.profile(self.times)  # refuses negative rates, by name
         tau = np.asarray(self.profile.tau(self.times))
-        slack = 1e-12 * max(1.0, abs(float(tau[-1])))
-        if not np.isfinite(tau).all() or (np.diff(tau) < -slack).any():
+        if (np.diff(tau) < -1e-12 * max(1.0, abs(float(tau[-1])))).any():
             raise ValueError(f"xi: expected a finite, increasing clock, got tau = {tau}")
         return np.maximum.accumulate(tau)
 
-    def start(self) -> None:
-        """Refuse a field that has no velocity at the start."""
-        try:
-            self.velocity(self.mu.atoms)
-        except Escaped:
-            raise ValueError("field: expected finite velocities at the start") from None
-        self.evaluations = 0
+    def due(self, tau) -> bool:
+        """Whether a state is to be recorded at a rescaled time up to ``tau``."""
+        return len(self.records) < len(self.tau) and self.tau[len(self.records)] <= tau
 
     def project(self, y) -> np.ndarray:
         """Nearest permitted atoms, shape (n, D)."""
@@ -226,13 +218,13 @@ class _Run:
         if isinstance(self.space, Euclidean):
             return x
         if escaped(x):
-            raise Escaped
+            raise Stopped(ESCAPED)
         return self.space.retract(x, np.zeros_like(x))
 
     def measure(self, y) -> Measure:
         """The state as a measure."""
         if escaped(y):
-            raise Escaped
+            raise Stopped(ESCAPED)
         return Measure(self.project(y), self.mu.weights)
 
     def velocity(self, y) -> np.ndarray:
@@ -250,7 +242,7 @@ class _Run:
         if v.shape != mu.atoms.shape:
             raise ValueError(f"field: expected velocities {mu.atoms.shape}, got {v.shape}")
         if escaped(v):
-            raise Escaped
+            raise Stopped(ESCAPED)
         if isinstance(self.space, Euclidean):
             return v
         self._raw = v
@@ -258,7 +250,7 @@ class _Run:
             return self.space.along(mu.atoms, v, self.active)
         v = self.space.tangent(mu.atoms, v)
         if not np.isfinite(v).all():
-            raise Escaped
+            raise Stopped(ESCAPED)
         return v
 
     def hold(self, y, near: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
@@ -290,8 +282,7 @@ class _Run:
     def linearised(self, y) -> Linear:
         """The velocities of all atoms linearised in all atoms."""
         mu = self.measure(y)
-        make = getattr(self.field, "linearised", None)
-        linear = NotImplemented if make is None else make(mu)
+        linear = getattr(self.field, "linearised", lambda mu: NotImplemented)(mu)
         if linear is NotImplemented:
             owner = self.functional if self.gradient else self.field
             raise ValueError(f"solver: 'rosenbrock' needs a linearisation, and {owner!r} has none")
@@ -301,9 +292,8 @@ class _Run:
         """The functional; at the state of the last evaluation it is known already."""
         if self.functional is None:
             return np.nan
-        known = self._local
-        if known is not None and np.array_equal(known[0].atoms, mu.atoms):
-            value = known[1].value
+        if self._local is not None and np.array_equal(self._local[0].atoms, mu.atoms):
+            value = self._local[1].value
         else:
             value = self.functional.at(mu).value
         self._eps = np.finfo((np.asarray(value) * 1.0).dtype).eps
@@ -320,8 +310,7 @@ class _Run:
         else:
             self.first = energy
         self.energy = energy
-        if energy > self.first + RUNAWAY * (1 + abs(self.first)):
-            raise Rose
+        check_rise(energy, self.first)
 
     def allowed(self, y, rtol, atol) -> float:
         """How much the value may rise by the error of a step: |<gradient, error>|, Cauchy-Schwarz.

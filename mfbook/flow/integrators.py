@@ -16,22 +16,36 @@ from mfbook.flow.solvers import EXPLICIT, Adaptive
 from mfbook.flow.trajectory import Trajectory
 from mfbook.space import Ball
 
-#: What passes over jumps of the velocity: a low order, and a tolerance that asks no more.
-OVER_KINKS = ("RK23", 1e-4, 1e-7)
-SMOOTH = ("DOP853", 1e-8, 1e-10)
+#: A functional that rises so far above its start in a descent: the steps are too long.
+RUNAWAY = 1e6
+ESCAPED = "left the range of floating-point numbers after"
 
 
-class Escaped(Exception):
-    """An atom or a velocity is not a finite number."""
+class Stopped(Exception):
+    """Why a flow cannot go on, in words that a time follows."""
 
 
-class Rose(Exception):
-    """The functional of a gradient flow rose far above its start: the steps are too long."""
+def stopped(error, t: float, hint: str = "") -> str:
+    """The reason of an outcome, with what to try."""
+    if isinstance(error, KeyboardInterrupt):
+        return f"interrupted at t = {t:g}"
+    return f"{error} t = {t:g}{hint}"
+
+
+def shorter(h: float) -> str:
+    """What to try against steps of length h."""
+    return f": steps of {h:g} may be too long; shorten them, or use Adaptive() for a flow"
 
 
 def escaped(x) -> bool:
     """Whether an atom is too large for any computation with it, or not a number."""
     return not float(np.abs(x).max()) <= validate.LARGEST
+
+
+def check_rise(value: float, first: float) -> None:
+    """Give up a descent of a functional that has risen far above its start."""
+    if value > first + RUNAWAY * (1 + abs(first)):
+        raise Stopped(f"F rose from {first:.3g} to {value:.3g}, and a descent lowers it, by")
 
 
 class Linear:
@@ -56,9 +70,8 @@ def fixed(run, solver, bar) -> Trajectory:
     """Euler or classical Runge-Kutta steps of equal length in time."""
     h, method = solver.step, type(solver).__name__
     numbers = step_numbers(run.times, h, "step")
-    y, n = run.mu.atoms, int(numbers[0])
+    y, n, reason = run.mu.atoms, int(numbers[0]), ""
     total = max(1, int(numbers[-1] - numbers[0]))
-    reason = ""
     try:
         while len(run.records) < len(numbers):
             if n == numbers[len(run.records)]:
@@ -68,20 +81,9 @@ def fixed(run, solver, bar) -> Trajectory:
             run.steps += 1
             bar.update(100 * (n - numbers[0]) / total - bar.n)
         run.monitor(y, 0.0)
-    except Escaped:
-        reason = f"left the range of floating-point numbers after t = {n * h:g}{_shorter(h)}"
-    except Rose:
-        reason = (
-            f"F rose from {run.first:.3g} to {run.energy:.3g} by t = {n * h:g}, and a gradient "
-            f"flow decreases it{_shorter(h)}"
-        )
-    except KeyboardInterrupt:
-        reason = f"interrupted at t = {n * h:g}"
+    except (Stopped, KeyboardInterrupt) as error:
+        reason = stopped(error, n * h, shorter(h))
     return run.result(method, reason)
-
-
-def _shorter(h) -> str:
-    return f": steps of {h:g} may be too long; shorten them, or use Adaptive()"
 
 
 def _step(run, method, y, t, h) -> np.ndarray:
@@ -98,60 +100,46 @@ def _step(run, method, y, t, h) -> np.ndarray:
         d = late * run.velocity(y + h * c)
         step = h / 6 * (a + 2 * b + 2 * c + d)
     if escaped(step):
-        raise Escaped
+        raise Stopped(ESCAPED)
     moved = run.space.retract(y, step)
-    run.measure(moved)  # raises Escaped
+    run.measure(moved)  # raises Stopped
     return moved
 
 
 def adaptive(run, chosen: Adaptive, dense, bar) -> Trajectory:
     """SciPy's solvers in rescaled time, one step at a time."""
     start, end = float(run.tau[0]), float(run.tau[-1])
-    tau, y = start, run.mu.atoms.ravel()
-    method, rtol, atol = (
-        default if given is None else given
-        for given, default in zip(
-            (chosen.method, chosen.rtol, chosen.atol), OVER_KINKS if run.jumps else SMOOTH,
-            strict=True,
-        )
-    )  # fmt: skip
+    y = run.mu.atoms.ravel()
+    method, rtol, atol = chosen.settings(run.jumps)
     free = chosen.method is None and not run.jumps  # to change the method on the way
-    name = method
+    name, reason, end_at = method, "", None
     pieces: list = []
-    reason, stopped, solver = "", None, None
-
-    def due(tau):
-        return len(run.records) < len(run.tau) and run.tau[len(run.records)] <= tau
-
+    solver: Any = None
     try:
-        while due(tau):  # the start, and times at which a profile of zero has not moved the clock
+        while run.due(start):  # and times at which a profile of zero has not moved the clock
             run.record(y)
         if len(run.records) < len(run.tau):
             run.monitor(y, 0.0)
-            previous = [_height(run, event, tau, y) for event in run.events]
+            previous = [_height(run, event, start, y) for event in run.events]
             if held := isinstance(run.space, Ball) and method in EXPLICIT:
                 run.hold(y)
-            solver = _solver(run, method, y, tau, rtol, atol)
+            solver = _solver(run, method, y, start, rtol, atol)
             watch = Watch(solver, chosen.budget, end)
         while solver is not None and solver.status == "running":
             touched = run.active is not None and run.active.any()
             if free and (other := "RK23" if touched else watch.better(run.evaluations, y.size)):
-                if other == "RK23":
-                    _, rtol, atol = (
-                        default if given is None else given for given, default in
-                        zip((None, chosen.rtol, chosen.atol), OVER_KINKS, strict=True)
-                    )  # fmt: skip
                 if run.steps:
-                    name = f"{method} up to t = {_time(run, solver.t):.3g}, then {other}"
+                    name = f"{method} up to t = {clock_time(run, solver.t):.3g}, then {other}"
                 else:
                     name = other
                 free, method = False, other
-                if method == "LSODA":
-                    run.active = None
+                if method == "RK23":
+                    _, rtol, atol = chosen.settings(True)
+                else:
+                    held, run.active = False, None
                 solver = _solver(run, method, solver.y, solver.t, rtol, atol)
                 watch = Watch(solver, chosen.budget, end)
-            reason = watch.verdict(run.evaluations, partial(_time, run, solver.t))
-            if reason:
+            if reason := watch.verdict(run.evaluations, partial(clock_time, run, solver.t)):
                 break
             before = solver.nfev
             message = solver.step()
@@ -159,44 +147,41 @@ def adaptive(run, chosen: Adaptive, dense, bar) -> Trajectory:
             if solver.status == "running" and solver.step_size < 10 * np.spacing(solver.t):
                 solver.status, message = "failed", solver.TOO_SMALL_STEP  # LSODA would go on
             if solver.status == "failed":
-                reason = f"the solver failed at t = {_time(run, solver.t):g}: {message}"
+                reason = f"the solver failed at t = {clock_time(run, solver.t):g}: {message}"
                 break
             run.steps += 1
-            inner: Any = solver.dense_output() if dense or run.events or due(solver.t) else None
-            if held and method in EXPLICIT:
+            needed = dense or run.events or run.due(solver.t)
+            inner: Any = solver.dense_output() if needed else None
+            if held:
                 inner = _shorten(run, solver, inner, atol + rtol * run.space.radius)
             solver.y = run.project(solver.y).ravel()
-            if held and solver.status == "running" and method in EXPLICIT:
-                before, near = run.active, 10 * (atol + rtol * run.space.radius)
+            if held and solver.status == "running":
+                active, near = run.active, 10 * (atol + rtol * run.space.radius)
                 solver.y, solver.f = run.hold(solver.y, near)
                 if inner is not None:
-                    inner = partial(run.pinned, inner, before & run.active)
+                    inner = partial(run.pinned, inner, active & run.active)
             run.monitor(solver.y, run.allowed(solver.y, rtol, atol))
             stop = None
             if run.events:
                 previous, stop = _locate(run, solver, inner, previous)
             last = solver.t if stop is None else stop
-            while due(last):
+            while run.due(last):
                 at = run.tau[len(run.records)]
                 run.record(solver.y if at == solver.t else inner(at))
             if dense:
                 pieces.append((last, inner))
             if stop is not None:
-                stopped, reason = _time(run, stop), "a terminal event"
+                end_at, reason = clock_time(run, stop), "a terminal event"
                 reached = run.times[len(run.records) - 1]
-                if reached < stopped:
+                if reached < end_at:
                     run.record(inner(stop))
-                stopped = max(reached, stopped)
+                end_at = max(reached, end_at)
                 break
             bar.update(100 * (solver.t - start) / (end - start) - bar.n)
-    except (Escaped, Rose, KeyboardInterrupt) as error:
-        at = _time(run, tau if solver is None else solver.t)
-        what = "interrupted at"
-        if not isinstance(error, KeyboardInterrupt):
-            far = isinstance(error, Escaped)
-            what = "left the range of floating-point numbers after" if far else "F rises at"
-        reason = f"{what} t = {at:g}"
-    return run.result(name, reason, stopped, _interpolant(run, pieces) if dense else None)
+    except (Stopped, KeyboardInterrupt) as error:
+        at = clock_time(run, start if solver is None else solver.t)
+        reason = stopped(error, at, "; try smaller tolerances or a shorter horizon")
+    return run.result(name, reason, end_at, _interpolant(run, pieces) if dense else None)
 
 
 def _shorten(run, solver, inner, allowed):
@@ -253,20 +238,20 @@ class Watch:
         if self.stages is not None:
             self.seen.append((tau, evaluations, own // self.stages))
 
-    def _needed(self, evaluations) -> float:
-        """Evaluations up to the end, at the pace of the steps that were seen."""
+    def _suffices(self, evaluations) -> bool:
+        """Whether the budget will do at the pace of the steps that were seen, or it is early."""
+        if len(self.seen) < self.WINDOW or evaluations < self.SHARE * self.budget:
+            return True
         (before, count, _), (now, _, _) = self.seen[0], self.seen[-1]
-        return (evaluations - count) * (self.end - now) / (now - before)
+        needed = (evaluations - count) * (self.end - now) / (now - before)
+        return evaluations + needed <= self.budget
 
     def better(self, evaluations: int, size: int) -> str:
         """Another method, where the one at work is the wrong one; empty where it is not."""
         last = list(self.seen)[-self.FEW :]
         if len(last) == self.FEW and sum(row[2] for row in last) > 2 * self.FEW:
             return "RK23"
-        late = len(self.seen) == self.WINDOW and evaluations >= self.SHARE * self.budget
-        if late and size <= self.LARGEST and evaluations + self._needed(evaluations) > self.budget:
-            return "LSODA"
-        return ""
+        return "LSODA" if size <= self.LARGEST and not self._suffices(evaluations) else ""
 
     def verdict(self, evaluations: int, time: Callable[[], float]) -> str:
         """Why the flow should stop now, at ``time()``; empty where it should not."""
@@ -276,10 +261,7 @@ class Watch:
                 "method, Adaptive(method='LSODA'), a larger budget or a shorter horizon"
             )
         attempts = sum(row[2] for row in self.seen)
-        early = len(self.seen) < self.WINDOW or evaluations < self.SHARE * self.budget
-        if early or attempts <= 2 * self.WINDOW:
-            return ""
-        if evaluations + self._needed(evaluations) <= self.budget:
+        if attempts <= 2 * self.WINDOW or self._suffices(evaluations):
             return ""
         reason = (
             f"the budget of {self.budget} evaluations will not suffice after t = {time():g}, where "
@@ -291,7 +273,7 @@ class Watch:
         return reason
 
 
-def _time(run, tau: float) -> float:
+def clock_time(run, tau: float) -> float:
     """A time at which the clock shows ``tau``; where it stands still, the first one recorded."""
     i = int(np.searchsorted(run.tau, tau))
     if i == 0 or i == len(run.tau) or run.tau[i] == tau:
@@ -308,7 +290,7 @@ def _time(run, tau: float) -> float:
 
 def _height(run, event, tau, y) -> float:
     """What an event function says of a state."""
-    return validate.real(event(_time(run, tau), run.measure(y)), "events")
+    return validate.real(event(clock_time(run, tau), run.measure(y)), "events")
 
 
 def _locate(run, solver, inner, previous):
@@ -316,38 +298,31 @@ def _locate(run, solver, inner, previous):
     now = [_height(run, event, solver.t, solver.y) for event in run.events]
     hits = []
     for i, (event, a, b) in enumerate(zip(run.events, previous, now, strict=True)):
-        direction = getattr(event, "direction", 0)
-        if not (a < 0 <= b or b <= 0 < a) or direction * (b - a) < 0:
+        if not (a < 0 <= b or b <= 0 < a) or getattr(event, "direction", 0) * (b - a) < 0:
             continue
 
         def height(tau, event=event):
             return _height(run, event, tau, inner(tau))
 
+        at = float(solver.t)
         # the interpolant may miss a zero that lies exactly at an end
-        sides = height(solver.t_old), height(solver.t)
-        if sides[0] * sides[1] <= 0:
-            hits.append(
-                (float(scipy.optimize.brentq(height, solver.t_old, solver.t, xtol=1e-13)), i)
-            )
-        else:
-            hits.append((float(solver.t), i))
-    stop = None
+        if height(solver.t_old) * height(solver.t) <= 0:
+            at = float(scipy.optimize.brentq(height, solver.t_old, solver.t, xtol=1e-13))
+        hits.append((at, i))
     for tau, i in sorted(hits):
-        run.found.append((i, _time(run, tau)))
+        run.found.append((i, clock_time(run, tau)))
         if getattr(run.events[i], "terminal", False):
-            stop = tau
-            break
-    return now, stop
+            return now, tau
+    return now, None
 
 
 def _interpolant(run, pieces) -> Callable:
     """One function of time from the interpolants of all steps."""
     ends = np.array([tau for tau, _ in pieces])
-    first = run.mu.atoms
 
     def at(t):
         if not pieces:
-            return first
+            return run.mu.atoms
         tau = run.profile.tau(t)
         return run.project(pieces[min(np.searchsorted(ends, tau), len(pieces) - 1)][1](tau))
 
@@ -357,11 +332,8 @@ def _interpolant(run, pieces) -> Callable:
 def time_grid(times) -> np.ndarray:
     """Strictly increasing finite times, the first at least 0."""
     t = validate.array(times, "times", ("n",)).astype(float)
-    if t[0] < 0:
-        raise ValueError(f"times: expected times >= 0, got {t[0]}")
-    if (np.diff(t) <= 0).any():
-        i = int(np.flatnonzero(np.diff(t) <= 0)[0])
-        raise ValueError(f"times: expected increasing times, got {t[i]} before {t[i + 1]}")
+    if t[0] < 0 or (np.diff(t) <= 0).any():
+        raise ValueError(f"times: expected increasing times >= 0, got {t}")
     return t
 
 
@@ -373,9 +345,7 @@ def step_numbers(times, step: float, name: str) -> np.ndarray:
     if n[-1] > 2**53:
         raise ValueError(f"{name}: expected at most 2^53 steps to time {t[-1]}, got {n[-1]:g}")
     off = np.abs(n * step - t)
-    if (off > 1e-9 * np.maximum(t, step)).any():
+    if (off > 1e-9 * np.maximum(t, step)).any() or (np.diff(n) == 0).any():
         i = int(off.argmax())
-        raise ValueError(f"times: expected multiples of {name} = {step}, got {t[i]}")
-    if (np.diff(n) == 0).any():
-        raise ValueError(f"times: expected at least one step {name} = {step} between two times")
+        raise ValueError(f"times: expected different multiples of {name} = {step}, got {t[i]}")
     return n.astype(np.int64)

@@ -12,13 +12,7 @@ from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
 
-__all__ = [
-    "LearningRate",
-    "constant",
-    "custom",
-    "polynomial_decay",
-    "warmup_cosine",
-]
+__all__ = ["LearningRate", "constant", "custom", "polynomial_decay", "warmup_cosine"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,10 +21,9 @@ class LearningRate:
 
     Made by :func:`constant`, :func:`polynomial_decay`, :func:`warmup_cosine` and :func:`custom`.
 
-    - ``profile``: :math:`\xi`, from an array of times to an array.
+    - ``profile``: :math:`\xi`, from an array of times to an array, or one number.
     - ``clock``: :math:`\tau` in closed form; where there is none it is computed by quadrature.
     - ``breaks``: Times at which the profile is not smooth, for the quadrature.
-    - ``diverges``: Whether :math:`\int_0^\infty\xi=\infty`; None where it is not known.
 
     Examples
     --------
@@ -43,43 +36,35 @@ class LearningRate:
     profile: Callable
     clock: Callable | None = None
     breaks: tuple[float, ...] = ()
-    diverges: bool | None = None
     _known: dict = field(default_factory=dict, repr=False)
 
     def __call__(self, t: ArrayLike) -> Any:
         r"""Value :math:`\xi(t)`; raises ValueError where it is negative or not finite."""
-        t = _times(t)
-        with np.errstate(all="ignore"):
-            value = validate.plain(self.profile(t), "xi")
-        if value.shape not in ((), t.shape):
-            raise ValueError(f"xi: expected shape {t.shape}, got {value.shape} ({self.name})")
-        value = np.broadcast_to(value, t.shape)
-        if value.dtype.kind not in "biuf":
-            raise TypeError(f"xi: expected real numbers, got dtype {value.dtype}")
-        bad = ~(np.isfinite(value) & (value >= 0))
-        if bad.any():
-            i = tuple(np.argwhere(bad)[0])
-            raise ValueError(
-                f"xi: expected finite numbers >= 0, got {value[i]} at time {t[i]} ({self.name})"
-            )
-        value = value.astype(float)
-        return value if value.ndim else float(value)
+        return self._values(self.profile, _times(t), 0.0)
 
     def tau(self, t: ArrayLike) -> Any:
         r"""Rescaled time :math:`\tau(t)=\int_0^t2\xi`."""
         t = _times(t)
         if self.clock is not None:
-            value = validate.plain(self.clock(t), "xi")
-            if value.dtype.kind not in "biuf":
-                raise TypeError(f"xi: expected a real clock, got dtype {value.dtype}")
-            if value.shape not in ((), t.shape) or not np.isfinite(value).all():
-                raise ValueError(
-                    f"xi: expected a finite clock of shape {t.shape}, got {value} ({self.name})"
-                )
-            value = np.broadcast_to(value, t.shape).astype(float)
-            return value if value.ndim else float(value)
+            return self._values(self.clock, t, -np.inf)
         flat = [self._quadrature(float(s)) for s in t.ravel()]
         return np.reshape(flat, t.shape) if t.ndim else flat[0]
+
+    def _values(self, f, t, least):
+        """What a function of the user says at the times t, at least ``least``."""
+        with np.errstate(all="ignore"):
+            value = validate.plain(f(t), "xi")
+        if value.dtype.kind not in "biuf":
+            raise TypeError(f"xi: expected real numbers, got dtype {value.dtype} ({self.name})")
+        if value.shape not in ((), t.shape):
+            raise ValueError(f"xi: expected shape {t.shape}, got {value.shape} ({self.name})")
+        value = np.broadcast_to(value, t.shape).astype(float)
+        bad = ~(np.isfinite(value) & (value >= least))
+        if bad.any():
+            i = tuple(np.argwhere(bad)[0])
+            wanted = "finite numbers >= 0" if least == 0 else "a finite clock"
+            raise ValueError(f"xi: expected {wanted}, got {value[i]} at time {t[i]} ({self.name})")
+        return value if value.ndim else float(value)
 
     def _quadrature(self, t: float) -> float:
         """Integral from the largest smaller time that is known already."""
@@ -106,21 +91,13 @@ def _times(t) -> np.ndarray:
 
 
 def constant(value: float = 0.5) -> LearningRate:
-    r"""Profile :math:`\xi(t)=c`; at the default 1/2 rescaled time is time.
-
-    - ``value``: Positive.
-    """
+    r"""Profile :math:`\xi(t)=c>0`; at the default 1/2 rescaled time is time."""
     c = validate.positive(value, "value", largest=validate.LARGEST)
-    return LearningRate(
-        f"constant {c:g}", lambda t: np.full_like(t, c), lambda t: 2 * c * t, diverges=True
-    )
+    return LearningRate(f"constant {c:g}", lambda t: np.full_like(t, c), lambda t: 2 * c * t)
 
 
 def polynomial_decay(start: float, scale: float, power: float) -> LearningRate:
-    r"""Profile :math:`\xi(t)=a\,(1+t/s)^{-p}`; its integral diverges iff :math:`p\le1`.
-
-    - ``start, scale, power``: a and s positive, p at least 0.
-    """
+    r"""Profile :math:`\xi(t)=a\,(1+t/s)^{-p}`; its integral diverges iff :math:`p\le1`."""
     a = validate.positive(start, "start", largest=validate.LARGEST)
     s = validate.scale(scale, "scale")
     p = validate.positive(power, "power", allow_zero=True)
@@ -130,20 +107,15 @@ def polynomial_decay(start: float, scale: float, power: float) -> LearningRate:
         # (e^{(1-p) log} - 1)/(1-p), which tends to log as p tends to 1
         return 2 * a * s * (log if p == 1 else np.expm1((1 - p) * log) / (1 - p))
 
-    return LearningRate(
-        f"{a:g} (1 + t/{s:g})^-{p:g}", lambda t: a * (1 + t / s) ** -p, clock, diverges=p <= 1
-    )
+    return LearningRate(f"{a:g} (1 + t/{s:g})^-{p:g}", lambda t: a * (1 + t / s) ** -p, clock)
 
 
 def warmup_cosine(peak: float, warmup: float, end: float, floor: float) -> LearningRate:
-    r"""Linear rise to a peak, half a cosine down to a floor, constant afterwards.
+    r"""Linear rise to a peak p, half a cosine down to a floor f, constant afterwards.
 
-    :math:`\xi` rises from 0 to ``peak`` on [0, ``warmup``], falls as
-    :math:`f+\frac{p-f}2(1+\cos\pi\frac{t-w}{e-w})` to ``floor`` at ``end`` and stays there. With
-    floor 0 the clock stops and Assumption 3.1 fails.
-
-    - ``peak, warmup, end, floor``: ``peak`` positive, 0 <= ``warmup`` < ``end``, 0 <= ``floor`` <=
-      ``peak``.
+    :math:`\xi` rises from 0 to p on [0, w], falls to f at e as
+    :math:`f+\frac{p-f}2(1+\cos\pi\frac{t-w}{e-w})` and stays there. With floor 0 the clock
+    stops and Assumption 3.1 fails.
     """
     p = validate.positive(peak, "peak", largest=validate.LARGEST)
     e = validate.positive(end, "end", largest=validate.LARGEST)
@@ -164,33 +136,20 @@ def warmup_cosine(peak: float, warmup: float, end: float, floor: float) -> Learn
         fall = mean * s + half * width / np.pi * np.sin(np.pi * s / width)
         return (p * rise**2 / w if w else 0) + 2 * (fall + f * np.maximum(t - e, 0))
 
-    return LearningRate(
-        f"warm-up {w:g}, cosine {p:g} to {f:g} at {e:g}", profile, clock, (w, e), diverges=f > 0
-    )
+    return LearningRate(f"warm-up {w:g}, cosine {p:g} to {f:g} at {e:g}", profile, clock, (w, e))
 
 
 def custom(
-    function: Callable,
-    *,
-    clock: Callable | None = None,
-    breaks: Sequence[float] = (),
-    name: str = "custom",
+    function: Callable, *, clock: Callable | None = None, breaks: Sequence[float] = ()
 ) -> LearningRate:
-    r"""Profile of your own.
-
-    - ``function``: :math:`\xi`, from an array of times to an array of the same shape (or one
-      number).
-    - ``clock``: :math:`\tau(t)=\int_0^t2\xi` in closed form. Default: quadrature.
-    - ``breaks``: Times of jumps and kinks, for the quadrature.
-    - ``name``: What it is called in messages.
-    """
-    for label, f in (("function", function), ("clock", clock)):
-        if f is not None and not callable(f) or (f is None and label == "function"):
-            raise TypeError(f"{label}: expected a callable, got {f!r}")
+    r"""Profile of your own, with its clock in closed form, or by quadrature between its breaks."""
+    validate.function(function, "function")
+    if clock is not None:
+        validate.function(clock, "clock")
     if not np.iterable(breaks):
         raise TypeError(f"breaks: expected a sequence of times, got {breaks!r}")
     breaks = tuple(sorted(validate.positive(b, "breaks", allow_zero=True) for b in breaks))
-    return LearningRate(validate.instance(name, "name", str), function, clock, breaks)
+    return LearningRate("custom", function, clock, breaks)
 
 
 def as_profile(xi) -> LearningRate:

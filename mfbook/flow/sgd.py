@@ -10,16 +10,14 @@ from numpy.typing import ArrayLike
 from mfbook import _progress
 from mfbook import _validate as validate
 from mfbook._types import Seed
-from mfbook.flow.integrators import escaped, step_numbers
+from mfbook.flow.integrators import ESCAPED, Stopped, check_rise, escaped, shorter, step_numbers
+from mfbook.flow.integrators import stopped as why
 from mfbook.flow.learning_rate import LearningRate, as_profile
 from mfbook.flow.trajectory import Trajectory
 from mfbook.functional import Functional
 from mfbook.measure import Measure, check_start
 
 __all__ = ["sgd"]
-
-#: A descent in which F rises so far above the start is given up.
-RUNAWAY = 1e6
 
 
 def sgd(
@@ -43,21 +41,15 @@ def sgd(
 
     For an attention risk a sample is ``batch`` sequences drawn with replacement, with their labels
     drawn from the soft labels; then :math:`\mathbb E[g_i^n\mid\text{past}]=G(\theta_i^n;\mu^n)`.
-    Without noise the steps are those of ``gradient_flow(..., solver=Euler(epsilon))``.
+    Without noise the steps are those of ``gradient_flow(..., solver=Euler(epsilon))``. Weights may
+    differ, and M equal atoms of weight 1/M move as one of weight one.
 
-    - ``F``: With ``sample(rng, n)``; its own ``value`` is recorded.
-    - ``mu``: State at ``times[0]``; weights may differ, and M equal atoms of weight 1/M move as one
-      of weight one.
-    - ``times`` (n_t,): Increasing multiples of ``epsilon`` at which the state is returned.
-    - ``epsilon``: Step, positive.
-    - ``rng``: Source of randomness, or a seed.
-    - ``batch``: Samples in one step, at least 1.
+    - ``mu``, ``times`` (n_t,): State at the first of the increasing multiples of ``epsilon``.
     - ``xi``: Learning-rate profile. Default: rescaled time, the factor :math:`2\xi` is one.
-    - ``progress``: Show a progress bar with the time that is left. Default: after two seconds, on a
-      terminal or in a notebook.
+    - ``progress``: Show a bar. Default: after two seconds, on a terminal or in a notebook.
 
-    ``dissipation`` is that of F, not of the samples. What was computed is returned in any case,
-    also when the run is interrupted; a run in which F rises far above its start is given up.
+    ``value`` and ``dissipation`` are those of F, not of the samples. What was computed is returned
+    in any case, also when interrupted; a run in which F rises far above its start is given up.
 
     Examples
     --------
@@ -85,24 +77,21 @@ def sgd(
                 state = Measure(x, mu.weights)
                 if n == numbers[len(rows)]:
                     rows.append(_row(F, state))
-                    value, first = rows[-1][1], rows[0][1]
-                    if value > first + RUNAWAY * (1 + abs(first)):
-                        reason = f"F rose from {first:.3g} to {value:.3g} by step {n}"
-                    if reason or len(rows) == len(numbers):
+                    check_rise(rows[-1][1], rows[0][1])
+                    if len(rows) == len(numbers):
                         break
                 g = F.sample(rng, batch).at(state).gradient(x)
                 rate = 2 * epsilon * profile(n * epsilon)
                 step = g if escaped(g) else rate * F.space.tangent(x, -g)
                 moved = step if escaped(step) else F.space.retract(x, step)
                 if escaped(moved):
-                    reason = f"left the range of floating-point numbers in step {n + 1}"
-                    break
+                    raise Stopped(ESCAPED)
                 x, n = moved, n + 1
                 bar.update()
-    except KeyboardInterrupt:
-        reason = f"interrupted in step {n + 1}"
-    if reason and not reason.startswith("interrupted"):
-        reason += f": steps of {epsilon:g} may be too long"
+    except (Stopped, KeyboardInterrupt) as error:
+        if not rows:
+            raise
+        reason = why(error, n * epsilon, shorter(epsilon))
     times = times[: len(rows)]
     atoms, value, speed = (np.array(column) for column in zip(*rows, strict=True))
     return Trajectory(

@@ -16,6 +16,9 @@ METHODS = (*EXPLICIT, "Radau", "BDF", "LSODA", "rosenbrock")
 LEAST_RTOL = 100 * np.finfo(float).eps
 #: Evaluations of the field that an adaptive solver may use where nothing is said.
 BUDGET = 1_000_000
+#: Method and tolerances where nothing is said. A low order passes over jumps of the velocity, with
+#: tolerances that ask no more.
+SMOOTH, OVER_KINKS = ("DOP853", 1e-8, 1e-10), ("RK23", 1e-4, 1e-7)
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,8 @@ class Adaptive:
     - ``method``: One of SciPy's solvers (``"RK23"``, ``"RK45"``, ``"DOP853"``, ``"Radau"``,
       ``"BDF"``, ``"LSODA"``) or our ``"rosenbrock"``: of order 2, for stiff problems with many
       atoms. Default: ``"DOP853"``; ``"RK23"`` for a functional whose gradient ``jumps``, as that of
-      a network with ReLU, from where an atom is held back by a ball, and where steps collapse.
+      a network with ReLU, from where an atom is held back by a ball, and where steps collapse;
+      ``"LSODA"`` where ``"DOP853"`` would spend its budget.
     - ``budget``: Evaluations of the field after which the flow stops and says so.
 
     Examples
@@ -53,9 +57,17 @@ class Adaptive:
             raise ValueError(f"method: expected one of {list(METHODS)}, got {self.method!r}")
         object.__setattr__(self, "budget", validate.count(self.budget, "budget"))
 
+    def settings(self, jumps: bool) -> tuple[str, float, float]:
+        """Method, rtol and atol for a velocity that jumps, or does not."""
+        method, rtol, atol = OVER_KINKS if jumps else SMOOTH
+        return (
+            self.method or method,
+            rtol if self.rtol is None else self.rtol,
+            atol if self.atol is None else self.atol,
+        )
+
     def __repr__(self) -> str:
-        default = {"rtol": None, "atol": None, "method": None, "budget": BUDGET}
-        given = [f"{k}={getattr(self, k)!r}" for k, v in default.items() if getattr(self, k) != v]
+        given = [f"{k}={v!r}" for k, v in vars(self).items() if v not in (None, BUDGET)]
         return f"Adaptive({', '.join(given)})"
 
 
@@ -73,10 +85,5 @@ class Euler:
 
 
 @dataclass(frozen=True)
-class RK4:
+class RK4(Euler):
     """The classical Runge-Kutta method of order 4, with steps of one length as :class:`Euler`."""
-
-    step: float
-
-    def __post_init__(self):
-        object.__setattr__(self, "step", validate.positive(self.step, "step"))

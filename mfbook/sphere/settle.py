@@ -12,21 +12,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from mfbook import _progress
 from mfbook import _validate as validate
 from mfbook.measure import Measure
-from mfbook.sphere.clusters import (
-    Clusters,
-    barycentres,
-    check_linkage,
-    default_threshold,
-    group,
-    link,
-)
+from mfbook.sphere.clusters import Clusters, barycentres, default_threshold, group, link
 from mfbook.sphere.energy import SphereEnergy
 
 __all__ = ["Explicit", "Settled", "Stiff", "settle"]
@@ -35,6 +29,10 @@ __all__ = ["Explicit", "Settled", "Stiff", "settle"]
 APART = 1.0
 #: Longest stiff step as a part of the time so far, so that times are known to this accuracy.
 LONGEST = 0.25
+#: Particles this close become one; the error in the velocities is of second order in it.
+MERGE = 1e-8
+#: Steps of the program for descent without a perceptron in more than three dimensions.
+REPELLED = 1000
 
 
 @dataclass(frozen=True)
@@ -47,50 +45,24 @@ class Stiff:
 
     - ``tolerance``: Largest speed of a settled state.
     - ``horizon``: Time at which a run ends that has not settled.
-    - ``atol``: Root mean square, over all coordinates, of the error of a step. A relative tolerance
-      would depend on the axes.
-    - ``window``: Snapshots with the same number of clusters.
-    - ``threshold``: Of clusters, in radians. Default: that of :func:`mfbook.sphere.clusters` for
-      ``F.beta``.
-    - ``linkage``: As in :func:`mfbook.sphere.clusters`. Default: that of the source, ``"arcs"`` on
-      the circle and ``"single"`` in higher dimension. With ``"single"`` particles all around the
-      circle are one wide cluster and never settle.
-    - ``merge``: Particles connected by geodesic steps of at most this length in radians become one
-      at their barycentre, projected on the sphere; the error in the velocities is of second order
-      in it. 0 merges only what coincides.
+    - ``atol``: Root mean square error of a step. A relative one would depend on the axes.
+    - ``threshold``: Of clusters, in radians. Default: that of :func:`mfbook.sphere.clusters`.
     - ``most``: Steps after which a run ends. Default: none.
     """
 
     tolerance: float = 1e-4
     horizon: float = 2e4
     atol: float = 1e-3
-    window: int = 5
     threshold: float | None = None
-    linkage: str | None = None
-    merge: float = 1e-8
     most: int | None = None
+    window: ClassVar[int] = 5
 
     def __post_init__(self):
-        for name in ("tolerance", "horizon", "atol"):
-            object.__setattr__(self, name, validate.positive(getattr(self, name), name))
-        for name in ("window", "most"):
+        for name in ("tolerance", "horizon", "atol", "threshold"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, validate.count(getattr(self, name), name))
-        if self.threshold is not None:
-            threshold = validate.positive(self.threshold, "threshold")
-            object.__setattr__(self, "threshold", threshold)
-        merge = validate.positive(self.merge, "merge", allow_zero=True)
-        object.__setattr__(self, "merge", merge)
-
-    def rule(self, beta: float, d: int) -> tuple:
-        """Threshold, linkage, tolerance and window of the stopping rule."""
-        threshold = default_threshold(beta, d) if self.threshold is None else self.threshold
-        if self.merge >= threshold:
-            raise ValueError(
-                f"merge: expected less than the threshold {threshold:g}, got {self.merge:g}"
-            )
-        linkage = ("arcs" if d == 2 else "single") if self.linkage is None else self.linkage
-        return threshold, check_linkage(linkage, d), self.tolerance, self.window
+                object.__setattr__(self, name, validate.positive(getattr(self, name), name))
+        if self.most is not None:
+            object.__setattr__(self, "most", validate.count(self.most, "most"))
 
 
 @dataclass(frozen=True)
@@ -99,73 +71,53 @@ class Explicit:
 
     A particle moves by ``step`` times its velocity, as an angle on the circle, else followed by a
     division by its length. Some of the rules are stated in the paper, others only in the program
-    that is published with it: the cap of the threshold on the circle, and the two about repulsion
-    without a perceptron. For it, d = 3, the program asks for no rule at all: it takes as many steps
-    as the run with a perceptron beside it. That is ``most`` here, for who knows the number.
+    that is published with it: the cap of the threshold on the circle, and two about repulsion
+    without a perceptron. For d > 3 it takes at most 1000 steps; for d = 3 it asks for no rule at
+    all and takes as many steps as the run with a perceptron beside it: give that as ``most``.
 
-    - ``step``: Length of a step in time.
     - ``between``: Steps from one snapshot to the next.
     - ``window``: Snapshots with the same number of clusters, the start not among them.
     - ``tolerance``: Largest speed of a settled state.
-    - ``reach``: Threshold of clusters, in radians, times :math:`\sqrt\beta`.
     - ``cap``: Whether the threshold is at most :math:`\pi/(2d)`.
     - ``most``: Steps after which a run ends that has not settled.
-    - ``repelled``: The same for descent without a perceptron in more than three dimensions.
     - ``collapse``: Particles connected by geodesic steps of at most this length in radians become
-      one at snapshots. The program does not do this; it saves time and changes positions by no
-      more.
+      one at snapshots. The program does not do this; it saves time and moves them by no more.
     """
 
     step: float = 0.1
     between: int = 10
     window: int = 5
     tolerance: float = 1e-4
-    reach: float = 0.5
     cap: bool = True
     most: int = 200_000
-    repelled: int = 1000
     collapse: float = 0.0
 
     def __post_init__(self):
-        for name in ("step", "tolerance", "reach"):
-            object.__setattr__(self, name, validate.positive(getattr(self, name), name))
-        for name in ("between", "window", "most", "repelled"):
-            object.__setattr__(self, name, validate.count(getattr(self, name), name))
-        object.__setattr__(self, "cap", validate.flag(self.cap, "cap"))
-        collapse = validate.positive(self.collapse, "collapse", allow_zero=True)
-        object.__setattr__(self, "collapse", collapse)
-
-    #: Particles of the result that are closer than this are one.
-    merge = 1e-8
+        checked = {n: validate.positive(getattr(self, n), n) for n in ("step", "tolerance")}
+        checked |= {n: validate.count(getattr(self, n), n) for n in ("between", "window", "most")}
+        checked["cap"] = validate.flag(self.cap, "cap")
+        checked["collapse"] = validate.positive(self.collapse, "collapse", allow_zero=True)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     def threshold(self, beta: float, d: int) -> float:
-        """Largest geodesic distance of particles of one cluster, in radians."""
-        reach = self.reach / math.sqrt(beta)
+        r"""Largest distance in one cluster, in radians: :math:`1/(2\sqrt\beta)`, capped."""
+        reach = 0.5 / math.sqrt(beta)
         return min(reach, math.pi / (2 * d)) if self.cap else reach
-
-    def rule(self, beta: float, d: int) -> tuple:
-        """Threshold, linkage, tolerance and window of the stopping rule."""
-        linkage = "arcs" if d == 2 else "single"
-        return self.threshold(beta, d), linkage, self.tolerance, self.window
 
 
 @dataclass(frozen=True, eq=False)
 class Settled:
-    r"""Where a run has ended, and what was seen on the way.
+    r"""Where a run has ended, and what was seen at its n_t snapshots.
 
-    - ``t`` (n_t,): Times of the snapshots.
-    - ``end``: The last state, coincident particles merged.
-    - ``completed``: Whether the stopping rule holds at the end.
-    - ``reason``: Why the run ended.
+    - ``t`` (n_t,), ``end``: Times; the last state, coincident particles merged.
+    - ``completed, reason``: Whether the stopping rule holds at the end, and why the run ended.
     - ``labels`` (N,): Atom of ``end`` that holds each particle of the start.
-    - ``clusters``: Clusters of ``end``, with the linkage of the stopping rule.
-    - ``value`` (n_t,): Energy E. With normalised attention and a perceptron it is no Lyapunov
-      function.
+    - ``clusters``: Clusters of ``end``; ``count`` (n_t,): their numbers on the way.
+    - ``value, dissipation`` (n_t,): Energy E, and :math:`\int\|u\|^2d\mu`. With normalised
+      attention and a perceptron E is no Lyapunov function.
     - ``speed`` (n_t,): Largest :math:`\|u\|` of all particles.
-    - ``dissipation`` (n_t,): :math:`\int\|u\|^2d\mu`.
-    - ``count`` (n_t,): Number of clusters.
-    - ``recorded`` (n_r,): Snapshots with positions.
-    - ``atoms`` (n_r, N, d): Positions of all particles of the start at ``t[recorded]``.
+    - ``recorded`` (n_r,), ``atoms`` (n_r, N, d): Snapshots with positions, and these.
     - ``steps, evaluations``: Steps taken, and evaluations of the velocities.
     """
 
@@ -185,9 +137,9 @@ class Settled:
     evaluations: int
 
     def __post_init__(self):
-        arrays = ("labels", "t", "value", "speed", "dissipation", "count", "recorded", "atoms")
-        for name in arrays:
-            object.__setattr__(self, name, validate.frozen(getattr(self, name)))
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                object.__setattr__(self, name, validate.frozen(value))
 
     def __repr__(self) -> str:
         state = "settled" if self.completed else "not settled"
@@ -209,17 +161,15 @@ def settle(
     r"""Move particles along :math:`\dot x=\pm u(x;\mu)` until the stopping rule holds.
 
     The rule, at a snapshot after the start: the number of clusters has been the same for the last
-    ``window`` of them, no two particles of a cluster are farther apart than the threshold, and
-    :math:`\max_i\|u(x_i;\mu)\|` is at most ``tolerance``.
+    five of them (``window``), no two particles of a cluster are farther apart than the threshold,
+    and :math:`\max_i\|u(x_i;\mu)\|` is at most ``tolerance``.
 
-    - ``F``: Its field u is normalised if F is.
-    - ``mu``: Start, of unit vectors.
+    - ``F, mu``: Its field u is normalised if F is; a start of unit vectors.
     - ``solver``: How particles move, and the numbers of the rule. Default: ``Stiff()``;
       ``Explicit()`` is the second paper's program.
     - ``ascent``: Whether to move along +u rather than -u.
     - ``record``: Keep positions at every ``record``-th snapshot, and at the last. Default: none.
-    - ``progress``: Show a progress bar; it is full if the run does not settle. Default: after two
-      seconds, on a terminal or in a notebook.
+    - ``progress``: Show a bar. Default: after two seconds, on a terminal or in a notebook.
 
     Examples
     --------
@@ -230,12 +180,6 @@ def settle(
     >>> run = settle(SphereEnergy(1.0), mu, ascent=True)
     >>> run.completed, run.clusters.count, bool(run.speed[-1] <= 1e-4)
     (True, 1, True)
-
-    By the rules of the second paper's program:
-
-    >>> run = settle(SphereEnergy(1.0), mu, Explicit(), ascent=True)
-    >>> run.completed, run.clusters.count
-    (True, 1)
     """
     solver = Stiff() if solver is None else validate.instance(solver, "solver", (Stiff, Explicit))
     validate.instance(F, "F", SphereEnergy)
@@ -243,35 +187,37 @@ def settle(
     if np.iscomplexobj(mu.atoms):
         raise TypeError("mu: expected real atoms, got complex ones")
     ascent, record = validate.flag(ascent, "ascent"), validate.count(record, "record", least=0)
-    run = _Run(F, mu, F.field(ascent), solver.rule(F.beta, mu.dim), record)
-    free = not ascent and F.a is None and mu.dim > 3  # repulsion alone
+    explicit = isinstance(solver, Explicit)
+    run = _Run(F, mu, F.field(ascent), solver, record)
     limit: Any = solver.most
-    if free and isinstance(solver, Explicit):
-        limit = min(limit, solver.repelled)
+    if explicit and not ascent and F.a is None and mu.dim > 3:  # repulsion alone
+        limit = min(limit, REPELLED)
     bar = _progress.bar(
         progress, total=limit, unit="step",
         desc=f"{'ascent' if ascent else 'descent'} of {mu.size} particles",
     )  # fmt: skip
     with bar, np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         try:
-            if isinstance(solver, Explicit):
-                _explicit(run, solver, limit, bar)
-            else:
-                _stiff(run, solver, bar)
+            _explicit(run, solver, limit, bar) if explicit else _stiff(run, solver, bar)
         except KeyboardInterrupt:
             if not run.rows:
                 raise
             run.completed, run.reason = False, f"interrupted at t = {run.t:g}"
-    run.merge(solver.merge)
+    run.merge(MERGE)
     return run.result()
 
 
 class _Run:
     """The particles, merged so far, and what has been seen of them."""
 
-    def __init__(self, F, mu, field, rule, every):
+    def __init__(self, F, mu, field, solver, every):
         self.F, self.field, self.every = F, field, every
-        self.threshold, self.linkage, self.tolerance, self.window = rule
+        limit = solver.threshold
+        if callable(limit):
+            limit = limit(F.beta, mu.dim)
+        self.threshold = default_threshold(F.beta, mu.dim) if limit is None else limit
+        self.linkage = "arcs" if mu.dim == 2 else "single"
+        self.tolerance, self.window = solver.tolerance, solver.window
         self.x, self.w = _unit(mu.atoms.astype(float)), mu.weights
         self.labels = np.arange(mu.size)
         self.t, self.steps, self.evaluations = 0.0, 0, 0
@@ -329,22 +275,21 @@ def _unit(x):
 
 def _explicit(run, solver, limit, bar) -> None:
     """Explicit steps of fixed length."""
-    circle, step = run.x.shape[1] == 2, solver.step
     while True:
         u = run.field.at_atoms(run.x, run.w)
         run.evaluations += 1
         if run.steps % solver.between == 0 or run.steps == limit:
-            run.t = run.steps * step
+            run.t = run.steps * solver.step
             run.snapshot(u, bar)
-            if run.completed:
-                return
-            if run.steps == limit:
+            if not run.completed and run.steps == limit:
                 run.reason = "the horizon is reached"
+            if run.reason:
                 return
             run.x = _unit(run.x)  # rotations keep the length up to rounding only
             if solver.collapse and run.merge(solver.collapse):
                 u = run.field.at_atoms(run.x, run.w)
-        run.x = _rotate(run.x, step * u) if circle else _unit(run.x + step * u)
+        v = solver.step * u
+        run.x = _rotate(run.x, v) if run.x.shape[1] == 2 else _unit(run.x + v)
         run.steps += 1
 
 
@@ -355,17 +300,16 @@ def _rotate(x, v):
     return np.cos(angle)[:, None] * x + np.sin(angle)[:, None] * turned
 
 
-def _stiff(run, solver, bar) -> None:
+def _stiff(run, rules, bar) -> None:
     """Stiff steps; after each the particles are put back on the sphere."""
-    rules, first, evaluations = solver, None, 0
-    run.merge(rules.merge)
-    while True:
+    first, last = None, 0.0
+    run.merge(MERGE)
+    while not run.reason:
         solver = _solver(run, rules.horizon, rules.atol, first)
         if first is None:
             run.snapshot(solver.f.reshape(run.x.shape), bar)
-        last = run.t
         merged = False
-        while not (run.completed or run.reason or merged):
+        while not (run.reason or merged):
             longest = APART if run.slow else max(APART, LONGEST * run.t)
             solver.h_abs = min(solver.h_abs, longest)
             message = solver.step()
@@ -382,11 +326,8 @@ def _stiff(run, solver, bar) -> None:
             if run.t - last >= APART or run.reason:
                 last = run.t
                 run.snapshot(solver.f.reshape(run.x.shape), bar)
-                merged = not run.completed and run.merge(rules.merge)
-        evaluations += solver.nfev
-        run.evaluations = evaluations
-        if run.completed or run.reason:
-            return
+                merged = not run.completed and run.merge(MERGE)
+        run.evaluations += solver.nfev
         first = min(solver.h_abs, rules.horizon - run.t)
 
 
@@ -400,18 +341,9 @@ def _solver(run, horizon, atol, first):
         return run.field.at_atoms(_unit(y.reshape(shape)), w).ravel()
 
     def linearised(_, y):
-        return _Flat(run.field.linearised(Measure(y.reshape(shape), w)), shape)
+        system = run.field.linearised(Measure(y.reshape(shape), w))
+        return SimpleNamespace(solve=lambda c, b: system.solve(c, b.reshape(shape)).ravel())
 
     return Rosenbrock(
         velocity, run.t, run.x.ravel(), horizon, linearised, rtol=0.0, atol=atol, first_step=first
     )
-
-
-class _Flat:
-    """A linearised system for the vectors of the integrator."""
-
-    def __init__(self, linear, shape):
-        self.linear, self.shape = linear, shape
-
-    def solve(self, c, b):
-        return self.linear.solve(c, b.reshape(self.shape)).ravel()

@@ -33,12 +33,10 @@ class RadialDrift:
 
     - ``least`` (n,): Least value found on the sphere of each radius, at ``points`` (n, D): the true
       one is at most this. Negative: heads there move outwards.
-    - ``sampled`` (n,): Least value among the random points alone, before the descents.
     """
 
     radii: np.ndarray
     least: np.ndarray
-    sampled: np.ndarray = field(repr=False)
     points: np.ndarray = field(repr=False)
 
 
@@ -70,7 +68,7 @@ def radial_drift(
         raise ValueError(f"radii: expected positive numbers, got {radii.min():g}")
     samples, descents = validate.count(samples, "samples"), validate.count(descents, "descents", 0)
     maxiter = validate.count(maxiter, "maxiter")
-    local, points, least, sampled = F.at(mu), [], [], []
+    local, points, least = F.at(mu), [], []
     for r in radii:
 
         def quotient(u, r=r):
@@ -84,11 +82,9 @@ def radial_drift(
         values = (local.gradient(r * u) * u).sum(axis=1) / r
         order = np.argsort(values)
         best, value = u[order[0]], values[order[0]]
-        sampled.append(value)
-        starts = u[order[:descents], None]
-        for run in descend(quotient, Sphere(), starts, maxiter=maxiter):
+        for run in descend(quotient, Sphere(), u[order[:descents], None], maxiter=maxiter):
             if run.value < value:
                 best, value = run.point[0], run.value
         points.append(r * best)
         least.append(value)
-    return RadialDrift(radii, np.array(least), np.array(sampled), np.array(points))
+    return RadialDrift(radii, np.array(least), np.array(points))

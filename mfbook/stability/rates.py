@@ -20,17 +20,15 @@ __all__ = ["KLFit", "kl_constant", "kl_envelope", "kl_fit"]
 
 @dataclass(frozen=True, eq=False)
 class KLFit:
-    r"""Exponent and constant of :math:`\mathcal D\approx cE^{2\alpha}` along a trajectory.
+    r"""Exponent of :math:`\mathcal D\approx cE^{2\alpha}` along a trajectory.
 
     - ``interval``: 95 % t-interval of ``alpha`` from the slopes of the blocks.
-    - ``c``: Largest constant with :math:`\mathcal D\ge cE^{2\alpha}` at all points of the fit.
     - ``slopes`` (blocks,): Slope of log D on log E in each block; a trend among them says that
       there is no power law yet.
     """
 
     alpha: float
     interval: tuple[float, float]
-    c: float
     slopes: np.ndarray = field(repr=False)
 
     @property
@@ -62,7 +60,7 @@ def kl_fit(gap: ArrayLike, dissipation: ArrayLike, *, blocks: int = 8) -> KLFit:
     half = scipy.stats.t.ppf(0.975, blocks - 1) * slopes.std(ddof=1) / np.sqrt(blocks)
     alpha = _slope(x, y) / 2
     interval = (float(slopes.mean() - half) / 2, float(slopes.mean() + half) / 2)
-    return KLFit(alpha, interval, _constant(E, D, alpha), slopes)
+    return KLFit(alpha, interval, slopes)
 
 
 def kl_constant(gap: ArrayLike, dissipation: ArrayLike, alpha: float) -> float:
@@ -72,7 +70,10 @@ def kl_constant(gap: ArrayLike, dissipation: ArrayLike, alpha: float) -> float:
     A fitted exponent may fall a little short of the [1/2, 1) of Theorem 6.10.
     """
     E, D = _pair(gap, dissipation)
-    return _constant(E, D, validate.positive(alpha, "alpha"))
+    alpha = validate.positive(alpha, "alpha")
+    # two divisions: E to the power 2 alpha may underflow where the quotient does not
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        return float((D / E**alpha / E**alpha).min())
 
 
 def kl_envelope(tau: ArrayLike, E0: float, c: float, alpha: float) -> np.ndarray:
@@ -105,12 +106,6 @@ def _slope(x, y) -> float:
     """Slope of the least-squares line."""
     x = x - x.mean()
     return float(x @ (y - y.mean()) / (x @ x))
-
-
-def _constant(E, D, alpha) -> float:
-    # two divisions: E to the power 2 alpha may underflow where the quotient does not
-    with np.errstate(over="ignore", under="ignore", divide="ignore"):
-        return float((D / E**alpha / E**alpha).min())
 
 
 def _pair(gap, dissipation):

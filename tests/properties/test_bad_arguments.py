@@ -98,7 +98,7 @@ CALLS = {
     "wasserstein": call(mf.wasserstein, mu=FLAT, nu=RING, p=2),
     "clusters": call(mf.clusters, mu=RING, beta=2.0, linkage="single"),
     "settle": call(mf.settle, F=MODEL, mu=RING, solver=Stiff(horizon=2.0), ascent=True, record=1),
-    "Stiff": call(Stiff, tolerance=1e-4, horizon=2.0, atol=1e-2, window=3, most=3),
+    "Stiff": call(Stiff, tolerance=1e-4, horizon=2.0, atol=1e-2, most=3),
     "Explicit": call(Explicit, step=0.125, tolerance=1e-4, most=3, window=2),
     "second_order": call(mf.second_order, F=MODEL, mu=RING),
     "minimise_on_circle": call(mf.minimise_on_circle, F=MODEL, tolerance=1e-6, maxiter=1),

@@ -368,6 +368,29 @@ def test_data_radii():
     assert 0.99 * R_U < stretch.max() <= R_U
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_confinement_bound_holds_in_its_field_and_in_every_field(seed):
+    risk, rng = small_risk(seed)
+    longest, turns = bounds.token_reach(risk.X)
+    for s, tokens in enumerate(risk.X):
+        for t in range(len(tokens)):
+            seen = tokens[: t + 1]
+            wide = max(np.linalg.norm(x - y) for x in seen for y in seen)
+            share = turns[s, t] / wide if t else 0.0  # Lambert: w e^w = (t - 1) / e
+            assert turns[s, t] == pytest.approx(share * wide)
+            assert share * math.exp(share) == pytest.approx(t / math.e, abs=1e-12)
+            assert longest[s, t] == max(np.linalg.norm(x) for x in seen)
+    mu = Measure(rng.normal(size=(3, risk.shape.size)))
+    x = rng.normal(size=(2000, risk.shape.size)) * np.exp(rng.uniform(-2, 4, size=(2000, 1)))
+    outward = -(x * risk.gradient(x, mu)).sum(axis=1) / (x * x).sum(axis=1)
+    assert 0 < outward.max() <= bounds.confinement_bound(risk, mu) < bounds.confinement_bound(risk)
+    # one token whose label is certain: a small head attains it
+    word = AttentionRisk([[[1.0]]], [[[1.0, 0.0]]], [[1.0, -1.0]], HeadShape(1, 1, 1))
+    small = Measure([[0.0, 0.0, 1e-4, 1e-4]])
+    pull = -word.gradient(small.atoms, small)[0] @ small.atoms[0] / 2e-8
+    assert pull == pytest.approx(bounds.confinement_bound(word, small), rel=1e-6)
+
+
 # ---------------------------------------------------------------- the ends of the range
 
 

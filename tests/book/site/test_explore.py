@@ -111,7 +111,8 @@ def test_play_moves_pause_stops_and_reset_restores(figure):
     dialog = page.locator("dialog[open]")
     assert dialog.locator(".mf-explore-panels").bounding_box()["width"] > width
     page.keyboard.press("Escape")
-    assert root.locator(".mf-explore-live").is_visible() and not dialog.count()
+    root.locator(".mf-explore-live").wait_for()  # the dialog closes in a later task
+    assert not dialog.count()
 
 
 def test_text_is_large_and_nothing_is_cut_off(figure):

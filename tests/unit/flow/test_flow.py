@@ -138,10 +138,10 @@ def test_rosenbrock_on_a_stiff_system():
     span, y0 = (0.5, 2.5), [2.0, 0.5, -1.0]
     exact = solve_ivp(field, span, y0, "Radau", dense_output=True, rtol=1e-11, atol=1e-12).sol
 
-    def errors(rtol, norm="rms", **given):
+    def errors(rtol, **given):
         solver = Rosenbrock(
             field, span[0], y0, span[1], lambda t, y: Dense(slopes(t, y)),
-            rtol=rtol, atol=1e-2 * rtol, norm=norm, **given,
+            rtol=rtol, atol=1e-2 * rtol, **given,
         )  # fmt: skip
         inner = []
         while solver.status == "running":
@@ -151,14 +151,10 @@ def test_rosenbrock_on_a_stiff_system():
             inner.append(np.abs(solver.dense_output()(t) - exact(t))[:, t > 0.55])
         return np.abs(solver.y - exact(span[1])).max(), np.hstack(inner).max()
 
-    with pytest.raises(ValueError, match="^rtol, atol: "):
-        errors(0.0)
     ends = [errors(1.0, max_step=h, first_step=h)[0] for h in (1 / 64, 1 / 128, 1 / 256)]
     np.testing.assert_allclose(np.log2(np.divide(ends[:-1], ends[1:])), 2, atol=0.2)
-    for norm in ("rms", "max"):
-        coarse, fine = errors(1e-4, norm), errors(1e-6, norm)
-        assert max(coarse) < 0.1 and max(fine) < 3e-3
-        assert fine[0] < coarse[0] / 10
+    coarse, fine = errors(1e-4), errors(1e-6)
+    assert max(coarse) < 0.1 and max(fine) < 3e-3 and fine[0] < coarse[0] / 10
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -196,6 +192,10 @@ def test_energy_is_dissipated(name):
     F, xi, cuts = R + Ridge(0.2), PROFILES[name], [0.0, 0.5, 1.0, 1.5, 2.0]
     t = np.unique([np.linspace(a, b, 33) for a, b in itertools.pairwise(cuts)])
     run = gradient_flow(F, MU, t, xi, solver=Adaptive(rtol=1e-9, atol=1e-11))
+    kinks = name.startswith(("custom", "warm-up"))  # in time; D is smooth in rescaled time
+    np.testing.assert_allclose(
+        run.dissipated(), run.value[0] - run.value, atol=1e-5 if kinks else 1e-6
+    )
     lost = 0.0
     for a, b in itertools.pairwise(cuts):
         piece = (t >= a) & (t <= b)
@@ -269,6 +269,7 @@ def test_a_clock_that_stands_still(method):
         R, MU, [0, 1.0, 2.0], custom(lambda t: 0 * t), solver=Adaptive(method=method)
     )
     assert np.array_equal(nothing.atoms, np.array([MU.atoms] * 3)) and nothing.steps == 0
+    assert nothing.dissipated().tolist() == [0, 0, 0]
     half = crossing(np.exp(-1.0), terminal=True)
     run = gradient_flow(Ridge(1.0), ONE, [0, 1.0, 1.5, 2.0, 4.0], PAUSE, events=[half],
                         solver=Adaptive(method=method))  # fmt: skip

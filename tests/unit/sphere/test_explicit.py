@@ -11,7 +11,7 @@ from mfbook.sphere import Explicit, SphereEnergy, clusters, settle
 def written_out(x, F, sign, rules, limit):
     """Positions at snapshots, numbers of clusters and steps, from the definition of the rules."""
     d, n = x.shape[1], len(x)
-    tau = min(rules.reach / np.sqrt(F.beta), np.pi / (2 * d) if rules.cap else np.inf)
+    tau = min(0.5 / np.sqrt(F.beta), np.pi / (2 * d) if rules.cap else np.inf)
     seen, counts = [x], []
     for k in range(1, limit + 1):
         u = sign * velocity(x, F)
@@ -95,17 +95,15 @@ def setup(d, units, normalised, beta, n=40, seed=5):
 ])  # fmt: skip
 def test_a_run_follows_the_rules_step_by_step(d, units, normalised, ascent, beta):
     mu, F = setup(d, units, normalised, beta)
-    rules = Explicit(most=1500, repelled=130)
-    seen, counts, steps, stopped = written_out(
-        mu.atoms, F, 1 if ascent else -1, rules, 130 if d == 4 else 1500
-    )
+    rules, limit = Explicit(most=1500), 1000 if d == 4 else 1500
+    seen, counts, steps, stopped = written_out(mu.atoms, F, 1 if ascent else -1, rules, limit)
     run = settle(F, mu, ascent=ascent, solver=rules, record=1)
     assert (run.steps, run.completed) == (steps, stopped)
     assert run.count[1:].tolist() == counts and run.atoms.shape == seen.shape
     assert np.abs(run.atoms - seen).max() < 1e-8
     assert run.clusters.threshold == rules.threshold(beta, d)
     if d == 4:
-        assert run.reason == "the horizon is reached" and steps == 130
+        assert run.reason == "the horizon is reached" and steps == 1000
 
 
 def test_every_rule_does_what_it_says():
@@ -145,8 +143,8 @@ def test_particles_that_move_as_one_change_nothing_else(d):
 
 def test_rules_that_do_not_exist_are_refused():
     for name, value in {
-        "step": 0.0, "between": 0, "window": 0, "tolerance": -1.0, "reach": 0.0, "most": 0,
-        "repelled": 0, "collapse": -1.0,
+        "step": 0.0, "between": 0, "window": 0, "tolerance": -1.0, "most": 0,
+        "collapse": -1.0,
     }.items():  # fmt: skip
         with pytest.raises(ValueError, match=f"^{name}:"):
             Explicit(**{name: value})

@@ -261,18 +261,12 @@ def test_the_rule_of_the_source():
     assert len(longer.t) > 20 and stricter.speed[-1] <= 1e-8 < run.speed[-1]
 
 
-def test_a_ring_is_many_arcs_but_one_chain():
-    """Without a perceptron descent spreads particles evenly: single linkage never lets it stop.
-
-    Where nothing moves, snapshots are at least 1 and at most a quarter of the time apart.
-    """
+def test_snapshots_where_nothing_moves():
+    """At least 1 and at most a quarter of the time apart; a chain around the circle is not one."""
     ring, plain = Measure(circle(5)), SphereEnergy(1.0)
-    assert settle(plain, ring).completed
-    run = settle(plain, ring, solver=Stiff(threshold=1.3, linkage="single"))
-    assert not run.completed and (run.count == 1).all() and run.t[-1] == 2e4
-    gap, start = np.diff(run.t), run.t[:-1]
-    assert (gap[:-1] >= 1 - 1e-12).all() and (gap < 1 + np.maximum(1, 0.25 * (start + 1))).all()
-    short = settle(plain, ring, solver=Stiff(threshold=1.3, linkage="single", most=7))
+    run = settle(plain, ring)
+    assert run.completed and (np.diff(run.t) >= 1 - 1e-12).all() and run.t[-1] < 10
+    short = settle(energy(5.0), Measure(points(14, 80, 2)), solver=Stiff(most=7))
     assert short.steps == 7 and not short.completed and "7" in short.reason
 
 
@@ -322,13 +316,9 @@ def test_merged_particles_carry_their_weight():
     run = settle(F, mu, ascent=True, solver=Stiff(tolerance=1e-9))
     assert run.completed and run.end.size == run.clusters.count < 30
     assert run.end.weights == pytest.approx(np.bincount(run.labels) / 30)
-    apart = settle(F, mu, ascent=True, solver=Stiff(tolerance=1e-9, merge=0.0))
-    assert apart.clusters.count == run.clusters.count
-    centres = apart.clusters.centres[apart.clusters.labels[apart.labels]]
-    assert np.abs(run.end.atoms[run.labels] - centres).max() < 1e-5
     # a merger keeps the barycentre
-    mu = Measure(on_circle(0.0, 1e-3, 2.0), [0.1, 0.3, 0.6])
-    run = settle(SphereEnergy(1.0), mu, Stiff(horizon=1e-12, merge=1e-2))
+    mu = Measure(on_circle(0.0, 5e-9, 2.0), [0.1, 0.3, 0.6])
+    run = settle(SphereEnergy(1.0), mu, Stiff(horizon=1e-12))
     means = Sphere().project(np.array([mu.atoms[0] + 3 * mu.atoms[1], mu.atoms[2]]))
     np.testing.assert_allclose(run.end.atoms, means, atol=1e-11)
     np.testing.assert_allclose(run.end.weights, [0.4, 0.6], rtol=1e-14)
@@ -413,9 +403,6 @@ def test_limits_of_a_run_and_what_is_refused():
     for name, options in (
         ("mu", {"mu": Measure(2 * mu.atoms)}), ("mu", {"mu": Measure(mu.atoms + 0j)}),
         ("mu", {"F": energy(1.0, d=3)}), ("solver", {"solver": "euler"}),
-        ("merge", {"solver": Stiff(threshold=0.25, merge=0.25)}),
-        ("linkage", {"solver": Stiff(linkage="complete")}),
-        ("linkage", {"mu": Measure(np.eye(3)), "solver": Stiff(linkage="arcs")}),
     ):  # fmt: skip
         with pytest.raises((TypeError, ValueError), match=f"^{name}:"):
             settle(**{"F": F, "mu": mu, **options})
