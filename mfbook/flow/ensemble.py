@@ -19,9 +19,10 @@ from mfbook import _validate as validate
 from mfbook._blocks import blocks
 from mfbook.attention.risk import AttentionRisk
 from mfbook.attention.shape import HeadShape
-from mfbook.attention.side_by_side import Pairs, Positions, empty
+from mfbook.attention.side_by_side import Layer, empty
 from mfbook.flow.integrators import step_numbers
 from mfbook.flow.learning_rate import LearningRate, as_profile
+from mfbook.functional import Combination
 from mfbook.measure import Measure
 from mfbook.space import Euclidean
 
@@ -34,7 +35,7 @@ AHEAD = 32
 
 
 def sgd_ensemble(
-    F: AttentionRisk,
+    F: Any,
     atoms: ArrayLike,
     times: ArrayLike,
     epsilon: float,
@@ -48,7 +49,8 @@ def sgd_ensemble(
 ) -> np.ndarray:
     r"""Independent runs of :func:`mfbook.flow.sgd`, advanced together; what is observed of each.
 
-    - ``F``: On all of R^D, in float64.
+    - ``F``: An attention risk in float64, perhaps ``R.on(shape.ball(r))``: a step then ends at
+      the nearest heads that are permitted.
     - ``atoms`` (R, M, D): Heads of R runs at ``times[0]``.
     - ``times`` (n_t,): Increasing multiples of ``epsilon``.
     - ``epsilon``: Step, positive.
@@ -71,9 +73,12 @@ def sgd_ensemble(
     >>> bool(abs(values[-1, 1, 0] - alone.value[-1]) < 1e-14)
     True
     """
-    validate.instance(F, "F", AttentionRisk)
-    if F.dtype is not np.float64 or not isinstance(F.space, Euclidean):
-        raise ValueError(f"F: expected float64 and all of R^D, got {F.dtype.__name__}, {F.space}")
+    space = getattr(F, "space", None)
+    if isinstance(F, Combination) and [a for a, _ in F.terms] == [1.0]:  # R.on(space)
+        F = F.terms[0][1]
+    F = validate.instance(F, "F", AttentionRisk)
+    if F.dtype is not np.float64:
+        raise ValueError(f"F: expected float64, got {F.dtype.__name__}")
     atoms = validate.array(atoms, "atoms", ("R", "M", F.shape.size))
     R, M = atoms.shape[:2]
     if weights is not None:
@@ -107,10 +112,19 @@ def sgd_ensemble(
                     with np.errstate(over="ignore", invalid="ignore"):  # found when observed
                         X, Y = next(data)
                         kernel.gradient(X, Y, rates[n])
-                        theta -= g
+                        _step(space, theta, g)
                     bar.update(theta.shape[1])
             seen.append(rows)
     return np.concatenate(seen, axis=1)
+
+
+def _step(space, theta, g) -> None:
+    """One step of all heads (D, R, m), as ``sgd`` takes it."""
+    if isinstance(space, Euclidean):
+        theta -= g
+        return
+    x, v = (a.reshape(len(a), -1).T for a in (theta, -g))
+    theta[:] = space.retract(x, space.tangent(x, v)).T.reshape(theta.shape)
 
 
 def _data(F, rngs, batch, steps):
@@ -180,11 +194,9 @@ class _Kernel:
     def __init__(self, W_U, shape, weights, theta, out, b, T):
         M = theta.shape[2]
         self.W_U = W_U
-        # where the expansion from positions to pairs costs less than the loop over positions
-        block = Pairs if 1 < T and (T - 1) * shape.d <= 32 else Positions
         parts = blocks(M, BLOCK)
         w = np.full(theta.shape[1:], 1 / M) if weights is None else weights
-        self.blocks: Any = [block(shape, theta[..., m], out[..., m], w[:, m], b, T) for m in parts]
+        self.blocks: Any = [Layer(shape, theta[..., m], out[..., m], w[:, m], b, T) for m in parts]
 
     def gradient(self, X, Y, rate=1.0):
         """``rate`` times the stochastic gradients, for tokens (R, b, T, d) and labels."""
