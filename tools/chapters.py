@@ -131,6 +131,30 @@ def check_cells(path: Path) -> list[CheckCell]:
     return cells
 
 
+#: How a relation is written.
+SIGNS = {"<=": "≤", ">=": "≥", "=": "="}
+
+
+def own_row(check: dict) -> tuple[str, str, str]:
+    """The statement's row with the least room: what, measured against stated, ratio.
+
+    >>> row = {"what": "M = 64", "measured": 0.0112, "relation": "<=", "reference": 3.235,
+    ...        "ratio": 288.8, "control": False}
+    >>> own_row({"rows": [row]})
+    ('M = 64', '0.0112 ≤ 3.235', '×289')
+    """
+    own = [row for row in check["rows"] if not row.get("control")]
+    failing = [row for row in own if not row.get("holds", True)]
+    row = min(failing or own, key=lambda row: row.get("ratio") or float("inf"))
+    measured, stated = (
+        "not finite" if x is None else f"{x:.4g}" for x in (row["measured"], row["reference"])
+    )
+    if row["measured"] == 0 and row["relation"] == "<=" and 0 < row["reference"] < 1e-9:
+        measured = "rounding"
+    ratio = f"×{row['ratio']:.3g}" if row.get("ratio") else ""
+    return row["what"], f"{measured} {SIGNS[row['relation']]} {stated}", ratio
+
+
 @dataclass(frozen=True)
 class WrongProgram:
     """A mistake in one cell of a chapter that a check cell refuses: a text replaced by another."""

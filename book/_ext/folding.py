@@ -4,8 +4,9 @@
   ``mfbook``. A cell with ``open: true`` shows its code: it *is* the mathematics of the page.
 * ``table`` in the same place folds the cell's outputs too, a figure among them, under the words
   that it holds. What one can touch stays open.
-* A check is one line, its verdict, and opens to its table, its code, its address and the wrong
-  programs that it refuses, with the line "*This check fails if ...*" that follows its cell.
+* The cell of a statement is open: code, table, and a line with the statement's own row and its
+  verdict, which opens to the address and the wrong programs that the check refuses.
+* The cells with ``setup: true`` are one fold.
 * A cell to play with (``plots.try_it``) needs a kernel: its picture, which does not move here, is
   folded under a line that says what the cell does in JupyterLab.
 * A switch at the top of a page opens all of them; the browser remembers it (``folding.js``).
@@ -28,7 +29,7 @@ from tools import chapters as book  # noqa: E402
 SWITCH = (
     '<div class="mf-switch" role="group" aria-label="What this page shows" hidden>'
     '<button type="button" aria-pressed="true">Read</button>'
-    '<button type="button" aria-pressed="false">With code</button></div>'
+    '<button type="button" aria-pressed="false">Code</button></div>'
 )
 
 #: How the paragraph below a check begins that names the mistakes which it notices.
@@ -67,23 +68,13 @@ def lines_of_code(count: int) -> str:
     return f"{count} line of code" if count == 1 else f"{count} lines of code"
 
 
-def verdict(number: str, check: dict, wrong: int) -> list[nodes.Node]:
-    """The line of a check: its statement, verdict, rows, tightest ratio, wrong programs."""
-    holds, rows = check["holds"], check["rows"]
-    word = nodes.strong(text="holds" if holds else "fails")
-    word["classes"].append("mf-holds" if holds else "mf-fails")
-    said = ["1 row" if len(rows) == 1 else f"{len(rows)} rows"]
-    if not holds:
-        said = [f"{sum(not row['holds'] for row in rows)} of {said[0]} not"]
-    if check["ratio"] is not None:
-        said.append(f"tightest ratio {check['ratio']:.3g}")
-    if wrong:
-        said.append(f"fails for {wrong} wrong program" + "s" * (wrong > 1))
-    return [
-        nodes.Text(f"Check of {number}: "),
-        word,
-        nodes.Text("".join(f" · {words}" for words in said)),
-    ]
+def verdict(number: str, check: dict) -> list[nodes.Node]:
+    """The line of a statement: its own row with the least room, and whether it holds."""
+    word = nodes.strong(text="holds" if check["holds"] else "fails")
+    word["classes"].append("mf-holds" if check["holds"] else "mf-fails")
+    what, sides, ratio = book.own_row(check)
+    ratio = f" ({ratio})" if ratio else ""
+    return [nodes.Text(f"{number} · {what}: {sides}{ratio} · "), word]
 
 
 def to_be_tried(does: str) -> str:
@@ -120,8 +111,8 @@ def fold_cells(app: Sphinx, doctree: nodes.document) -> None:
     content = book.read(notebook)
     stored = {cell["id"]: cell for cell in content["cells"]}
     order = list(stored)
-    wrong = book.wrong_programs(content)
     numbers = {statement.id: statement.number for statement in book.statements(source)}
+    setup: list[nodes.Node] = []
     for cell in list(doctree.findall(nodes.container)):
         if "cell_index" not in cell or cell.get("nb_element") != "cell_code":
             continue
@@ -131,6 +122,9 @@ def fold_cells(app: Sphinx, doctree: nodes.document) -> None:
             continue  # the solution of an exercise is folded as a whole
         cell.attributes.pop("hide_mode", None)
         code, output = _part(cell, "cell_code_source"), _part(cell, "cell_code_output")
+        if own.get("setup"):
+            setup.append(cell)
+            continue
         to_try = output is not None and _is_to_try(output)
         if code is not None and not own.get("open"):
             count = lines_of_code(len(book.text(stored[name]["source"]).splitlines()))
@@ -151,8 +145,13 @@ def fold_cells(app: Sphinx, doctree: nodes.document) -> None:
         checks = book.stored_checks(stored[name])
         if len(checks) == 1:
             number = numbers[checks[0]["statement"]]
-            line = verdict(number, checks[0], len(wrong.get(name, ())))
-            _fold_check(cell, output, line, own.get("table"))
+            line = verdict(number, checks[0])
+            if own.get("open"):
+                rest = [part for part in cell if part not in (code, output)]
+                cell.children = []
+                cell += [code, output, fold("check", line, *_mistakes(cell), *rest)]
+            else:
+                _fold_check(cell, output, line, own.get("table"))
             continue
         if own.get("table"):
             place = cell.index(output)
@@ -165,6 +164,17 @@ def fold_cells(app: Sphinx, doctree: nodes.document) -> None:
                 shown = nodes.container(classes=["cell_output"], nb_element="cell_code_output")
                 shown += live
                 cell.insert(place + 1, shown)
+
+    if setup:
+        count = sum(len(book.text(stored[order[c["cell_index"]]]["source"]).splitlines())
+                    for c in setup)  # fmt: skip
+        codes = [part for cell in setup for part in cell if isinstance(part, nodes.Element)]
+        line = [nodes.Text("Setup: imports, parameters, data "),
+                nodes.inline(text=lines_of_code(count), classes=["mf-count"])]  # fmt: skip
+        for cell in setup:
+            cell.children = []
+        setup[0]["classes"].append("mf-setup")
+        setup[0] += fold("code", line, *codes)
 
 
 def _mistakes(cell: nodes.Element) -> list[nodes.Node]:

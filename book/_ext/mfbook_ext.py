@@ -33,16 +33,12 @@ from reading import address, duration, table  # noqa: E402
 from tools import chapters as book  # noqa: E402
 
 COLUMNS = (
-    ("statement", 24),
-    ("what the cell compares", 36),
-    ("verdict", 24),
+    ("statement", 30),
+    ("case", 30),
+    ("measured and stated", 22),
     ("ratio", 8),
-    ("time", 8),
+    ("verdict", 10),
 )
-
-
-#: So many comparisons of a cell are named in the index.
-SHOWN = 5
 
 
 def _number(statement: book.Statement) -> tuple[int, ...]:
@@ -139,7 +135,7 @@ class StatementIndex(SphinxDirective):
             self.env.note_dependency(str(notebook))
             times = timings.get(chapter, {})
             result.append(self._heading(chapter, notebook.exists(), times.get("seconds")))
-            result.append(self._table(list(group), cells, times.get("checks", {})))
+            result.append(self._table(list(group), cells))
         return result
 
     def _heading(self, chapter: str, exists: bool, total: float | None) -> nodes.Node:
@@ -156,7 +152,7 @@ class StatementIndex(SphinxDirective):
             heading += nodes.Text(f" (the whole chapter runs in {duration(total)})")
         return heading
 
-    def _table(self, listed: list, cells: list, times: dict) -> nodes.Node:
+    def _table(self, listed: list, cells: list) -> nodes.Node:
         rows, marks = [], []
         for statement in listed:
             own = [cell for cell in cells if cell.statement == statement.id]
@@ -164,33 +160,23 @@ class StatementIndex(SphinxDirective):
                 title = nodes.inline(text=f"{statement.number}: {statement.title}")
                 rows.append([[title], [nodes.Text("no check yet")], [], [], []])
             for cell in own:
-                time = times.get(statement.id, {}).get(cell.cell_id, {}).get("seconds")
-                rows.append(self._check_row(statement, cell, time))
+                rows.append(self._check_row(statement, cell))
             paper = statement.id.startswith(("hy-", "agr-"))
             marks += ["mf-paper" if paper else "mf-beyond"] * max(len(own), 1)
         return table(["mf-index"], COLUMNS, rows, marks)
 
-    def _check_row(self, statement, cell, seconds: float | None) -> list[list[nodes.Node]]:
-        check = cell.check or {"holds": False, "verdict": "not run", "ratio": None, "rows": []}
+    def _check_row(self, statement, cell) -> list[list[nodes.Node]]:
         number = pending_xref(
             "", nodes.strong(text=statement.number), refdomain="std", reftype="ref",
             reftarget=cell.anchor.lower(), refexplicit=True, refdoc=self.env.docname, refwarn=True,
         )  # fmt: skip
-        compared = list(dict.fromkeys(row["what"] for row in check["rows"]))
-        if len(compared) > SHOWN:
-            compared[SHOWN - 1 :] = [f"and {len(compared) - SHOWN + 1} more"]
-        verdict = nodes.inline(
-            text=check["verdict"], classes=["mf-holds" if check["holds"] else "mf-fails"]
-        )
-        ratio = "" if check["ratio"] is None else f"{check['ratio']:.3g}"
         mark = " (formula restored)" if statement.restored else ""
-        return [
-            [number, nodes.Text(f": {statement.title}{mark}")],
-            [nodes.Text("; ".join(compared))],
-            [verdict],
-            [nodes.Text(ratio)],
-            [nodes.Text(duration(seconds))],
-        ]
+        title = [number, nodes.Text(f": {statement.title}{mark}")]
+        if cell.check is None:
+            return [title, [nodes.Text("not run")], [], [], []]
+        word = "holds" if cell.check["holds"] else "fails"
+        verdict = nodes.inline(text=word, classes=[f"mf-{word}"])
+        return [title, *([nodes.Text(words)] for words in book.own_row(cell.check)), [verdict]]
 
 
 def forget_drafts(app: Sphinx, doctree: nodes.document) -> None:

@@ -284,7 +284,7 @@ def mark_statements(app: Sphinx, doctree: nodes.document) -> None:
             anchors(cell, name, *addresses(name, statement.number))
         anchor = next(i for i in cell["ids"] if i.startswith("check-"))
         cell += footnote(docname, anchor, f"the check of {statement.number}, {statement.title}")
-        if anchor in checks and checks[anchor].cell_id in wrong:
+        if anchor in checks and checks[anchor].check and checks[anchor].cell_id in wrong:
             rows = [row["what"] for row in checks[anchor].check["rows"]]
             cell += caught(wrong[checks[anchor].cell_id], rows)
 

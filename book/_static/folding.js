@@ -1,4 +1,4 @@
-// The switch "read / with code" of a page, remembered; and what a link leads to is opened.
+// The switch "read / code" of a page, remembered; and what a link leads to is opened.
 (() => {
   const KEY = "mfbook-show";
   // private windows may forbid it: the switch then works for one page
@@ -8,6 +8,7 @@
   function reveal() {
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (!target) return;
+    if (target.matches("div.cell") && !target.checkVisibility()) target.querySelector("details").open = true;
     for (let around = target.closest("details"); around; around = around.parentElement.closest("details"))
       around.open = true;
     const check = target.matches("div.cell") && target.querySelector(":scope > details.mf-check");
@@ -20,14 +21,15 @@
       const buttons = [...choice.querySelectorAll("button")];
       const show = (code) => {
         buttons.forEach((button, i) => button.setAttribute("aria-pressed", String((i === 1) === code)));
-        for (const fold of document.querySelectorAll("details.mf-fold")) fold.open = code;
+        document.documentElement.classList.toggle("mf-read", !code);
+        for (const fold of document.querySelectorAll("details.mf-fold")) fold.open = code && !fold.matches(".mf-check");
       };
       buttons.forEach((button, i) => button.addEventListener("click", () => {
         remember(i === 1 ? "code" : "read");
         show(i === 1);
       }));
       choice.hidden = false;
-      if (remembered() === "code") show(true);
+      show(remembered() === "code");
     }
     reveal();
   });

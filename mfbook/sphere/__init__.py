@@ -9,7 +9,7 @@ from mfbook.sphere.clusters import Clusters, clusters, default_threshold
 from mfbook.sphere.energy import Field, SphereEnergy
 from mfbook.sphere.kernel import funk_hecke, inflection, kernel
 from mfbook.sphere.linearised import Linearised, frames
-from mfbook.sphere.mass import anticoncentration, heavy_atom_bound
+from mfbook.sphere.mass import anticoncentration
 from mfbook.sphere.minimiser import CircleMinimum, minimise_on_circle
 from mfbook.sphere.second_order import (
     Polished,
@@ -29,7 +29,6 @@ __all__ = [
     "Settled",
     "Stiff",
     "anticoncentration",
-    "heavy_atom_bound",
     "clusters",
     "default_threshold",
     "minimise_on_circle",

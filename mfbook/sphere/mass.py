@@ -1,19 +1,13 @@
-"""Explicit bounds on clusters of the sphere's energy: masses, single clusters, heavy atoms."""
+"""Constants of the bound on the mass of a cluster."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-
-import numpy as np
 
 from mfbook import _validate as validate
 from mfbook.sphere.kernel import _angle
 
-__all__ = [
-    "anticoncentration",
-    "heavy_atom_bound",
-]
+__all__ = ["anticoncentration"]
 
 
 def anticoncentration(beta: float, gamma: float = 0.5) -> tuple[float, float]:
@@ -57,50 +51,3 @@ def anticoncentration(beta: float, gamma: float = 0.5) -> tuple[float, float]:
         b = math.exp(-2 * beta)
     sine, half = math.sin(reach), math.sin(reach / 2)
     return math.exp(-2 * beta * half * half) * (math.cos(reach) - beta * sine * sine), b
-
-
-def heavy_atom_bound(
-    beta: float,
-    kappa: float,
-    m_bar: float,
-    gamma: float = 0.5,
-    arcs: float | Sequence[float] = 2 * math.pi,
-) -> tuple[float, float]:
-    r"""Number of atoms of mass at least :math:`\kappa`: Corollary 3.6 and the trivial bound.
-
-    .. math::
-        \#\{i:m_i\ge\kappa\}&\le N\,\frac{\max(\bar m,\kappa)}\kappa,\quad
-        N=\sum_l\Big\lceil\frac{\ell_l\sqrt\beta}\gamma\Big\rceil,\\
-        \#\{i:m_i\ge\kappa\}&\le\frac1\kappa
-
-    for a measure as in Theorem 3.5 whose support lies in arcs of lengths :math:`\ell_l`. The
-    arcs are cut into N pieces shorter than a cluster; each holds a single atom, or mass at most
-    :math:`\bar m`.
-
-    The first bound is smaller than the second if and only if :math:`N\max(\bar m,\kappa)<1`. For
-    :math:`\gamma=\frac12` the bound on clusters is never below 0.3838 (its value at
-    :math:`\beta=1.618` and no perceptron), so that needs :math:`N\le2`. On the whole circle with
-    :math:`\beta\ge1` it is always weaker, since there :math:`N\ge13`.
-
-    - ``beta``: Inverse temperature, positive.
-    - ``kappa``: Mass of a heavy atom, in (0, 1].
-    - ``m_bar``: Bound on the mass of a cluster, in (0, 1]:
-      :math:`(b+\operatorname{Lip}(\sigma)\|\omega\|_1) /(a+b)` with the constants of
-      :func:`anticoncentration`, by Theorem 3.5.
-    - ``gamma``: Size of a cluster in units of :math:`1/\sqrt\beta`, the same as for ``m_bar``.
-    - ``arcs``: Lengths of the arcs that hold the support, in radians; at most one turn in total.
-
-    Returns neither is rounded down to an integer.
-    """
-    beta, gamma = validate.scale(beta, "beta"), validate.scale(gamma, "gamma")
-    kappa, m_bar = validate.scale(kappa, "kappa"), validate.scale(m_bar, "m_bar")
-    for name, value in (("kappa", kappa), ("m_bar", m_bar)):
-        if value > 1:
-            raise ValueError(f"{name}: expected a mass in (0, 1], got {value:g}")
-    lengths = validate.array(np.atleast_1d(validate.plain(arcs, "arcs")), "arcs", ("n",))
-    if (lengths <= 0).any():
-        raise ValueError(f"arcs: expected positive lengths, got {lengths.min():g}")
-    if lengths.sum() > 2 * math.pi * (1 + 1e-12):
-        raise ValueError(f"arcs: expected at most one turn in total, got {lengths.sum():g}")
-    pieces = np.ceil(lengths * math.sqrt(beta) / gamma).sum()
-    return float(pieces) * max(m_bar, kappa) / kappa, 1 / kappa

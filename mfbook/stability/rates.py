@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
 
-__all__ = ["KLFit", "kl_constant", "kl_envelope", "kl_fit"]
+__all__ = ["KLFit", "kl_envelope", "kl_fit"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,19 +61,6 @@ def kl_fit(gap: ArrayLike, dissipation: ArrayLike, *, blocks: int = 8) -> KLFit:
     alpha = _slope(x, y) / 2
     interval = (float(slopes.mean() - half) / 2, float(slopes.mean() + half) / 2)
     return KLFit(alpha, interval, slopes)
-
-
-def kl_constant(gap: ArrayLike, dissipation: ArrayLike, alpha: float) -> float:
-    r"""Largest c with :math:`\mathcal D\ge cE^{2\alpha}` at all given points; it may be infinite.
-
-    With ``alpha=0.5`` and the true infimum it is the Polyak-Lojasiewicz constant along the path.
-    A fitted exponent may fall a little short of the [1/2, 1) of Theorem 6.10.
-    """
-    E, D = _pair(gap, dissipation)
-    alpha = validate.positive(alpha, "alpha")
-    # two divisions: E to the power 2 alpha may underflow where the quotient does not
-    with np.errstate(over="ignore", under="ignore", divide="ignore"):
-        return float((D / E**alpha / E**alpha).min())
 
 
 def kl_envelope(tau: ArrayLike, E0: float, c: float, alpha: float) -> np.ndarray:

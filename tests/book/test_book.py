@@ -36,7 +36,18 @@ CODE = {
 }
 LISTED = statements()
 #: What the metadata of a cell say about it.
-KEYS = {"derived", "does", "names", "numbers", "open", "settings", "statement", "table", "wrong"}
+KEYS = {
+    "derived",
+    "does",
+    "names",
+    "numbers",
+    "open",
+    "settings",
+    "setup",
+    "statement",
+    "table",
+    "wrong",
+}
 KINDS = {"text/plain", "text/html", "image/png", CHECK_MIME}
 
 

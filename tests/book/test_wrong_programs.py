@@ -129,12 +129,12 @@ def test_wrong_program_is_refused(chapter, wrong, request):
 
 
 @pytest.mark.parametrize("stem", PATHS)
-def test_each_check_has_one_or_two_wrong_programs_that_fit_the_cells(stem):
+def test_a_check_has_at_most_two_wrong_programs_and_they_fit_the_cells(stem):
     notebook, checks = read(PATHS[stem]), check_cells(PATHS[stem])
     sources = {cell["id"]: text(cell["source"]) for cell in notebook["cells"]}
-    assert set(programs(notebook)) == {cell.cell_id for cell in checks}
+    assert set(programs(notebook)) <= {cell.cell_id for cell in checks}
     for cell in checks:
-        wrongs = programs(notebook)[cell.cell_id]
+        wrongs = programs(notebook).get(cell.cell_id, [])
         assert len({wrong.name for wrong in wrongs}) == len(wrongs) <= 2, cell.cell_id
         for wrong in wrongs:
             assert sources[wrong.cell_id].count(wrong.replace) == 1, wrong

@@ -37,8 +37,3 @@ def hessian_attained(R_X: float, R_U: float, r: float, k: int) -> float:
     )
     largest = max(float(norm(grid[i])), -float(found.fun))
     return R_X * R_U * largest
-
-
-def kl_length(E0: float, c: float, alpha: float) -> float:
-    r"""Length of a path, :math:`E_0^{1-\alpha}/((1-\alpha)\sqrt c)\ge\int\sqrt{\mathcal D}`."""
-    return float(E0 ** (1 - alpha) / ((1 - alpha) * np.sqrt(c)))

@@ -12,10 +12,6 @@ of the right side, and sums the left side over all draws.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from itertools import combinations
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -23,7 +19,7 @@ from companion.mathematics.influence import influence
 from mfbook.functional import Functional
 from mfbook.measure import Measure
 
-__all__ = ["mean_error_coefficient", "mean_over_draws"]
+__all__ = ["mean_error_coefficient"]
 
 
 def mean_error_coefficient(
@@ -48,28 +44,4 @@ def mean_error_coefficient(
             for side in (move, -move)
         )
         total = total + w[i] * ((up - down) @ h) / (4 * move)
-    return np.asarray(total)
-
-
-def mean_over_draws(values: Callable, weights: ArrayLike, M: int) -> np.ndarray:
-    r"""Exact mean, over M independent draws from finitely many atoms, of a quantity of their law.
-
-    .. math:: \mathbb E\,U(\hat\mu_M)=\sum_{n_1+\dots+n_m=M}\frac{M!}{n_1!\cdots n_m!}
-              \,w_1^{n_1}\cdots w_m^{n_m}\;U\Big(\frac{n_1}M,\dots,\frac{n_m}M\Big)
-
-    For two atoms it is Bernstein's polynomial of degree M. There are
-    :math:`\binom{M+m-1}{m-1}` terms. Chapter 5b.
-    """
-    w = np.asarray(weights, dtype=float)
-    M, m = M, len(w)
-    total: np.ndarray | float = 0.0
-    for bars in combinations(range(M + m - 1), m - 1):
-        edges = np.array([-1, *bars, M + m - 1])
-        n = np.diff(edges) - 1
-        if (w[n > 0] == 0).any():
-            continue
-        log = math.lgamma(M + 1) - sum(math.lgamma(c + 1) for c in n)
-        chance = math.exp(log + float(n[n > 0] @ np.log(w[n > 0])))
-        value = np.asarray(values(tuple(int(c) for c in n)), dtype=float)
-        total = total + chance * value
     return np.asarray(total)

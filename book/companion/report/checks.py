@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -100,11 +101,17 @@ def equal(what: str, measured: float, expected: float, tolerance: float) -> Row:
 
 @dataclass(frozen=True)
 class Check:
-    """The outcome of a statement's check: its rows, the verdict and the tightest ratio."""
+    """The outcome of a statement's check: its own rows, controls of ours, verdict and room."""
 
     statement: str
-    rows: tuple[Row, ...]
+    own: tuple[Row, ...]
     note: str = ""
+    controls: tuple[Row, ...] = ()
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The statement's rows, then the controls."""
+        return self.own + self.controls
 
     @property
     def holds(self) -> bool:
@@ -113,8 +120,8 @@ class Check:
 
     @property
     def ratio(self) -> float | None:
-        """The smallest ratio of the rows that have one: how tight the statement is here."""
-        return min((row.ratio for row in self.rows if row.ratio is not None), default=None)
+        """The room of the statement: the smallest ratio of bound to measurement of its own rows."""
+        return min((row.ratio for row in self.own if row.ratio is not None), default=None)
 
     @property
     def reason(self) -> str:
@@ -161,17 +168,20 @@ class Check:
                     "reference": digits(row.reference),
                     "tolerance": digits(row.tolerance),
                     "holds": row.holds,
+                    "ratio": digits(row.ratio, RATIO_DIGITS) if place < len(self.own) else None,
+                    "control": place >= len(self.own),
                 }
-                for row in self.rows
+                for place, row in enumerate(self.rows)
             ],
         }
 
     def show(self) -> None:
         """Display the rows and the verdict."""
         lines = []
-        for row in self.rows:
+        for place, row in enumerate(self.rows):
             room = f" ± {number(row.tolerance)}" if row.tolerance else ""
-            ratio = "" if row.ratio is None else number(row.ratio, RATIO_DIGITS)
+            control = row.ratio is None or place >= len(self.own)
+            ratio = "" if control else number(row.ratio, RATIO_DIGITS)
             sides = number(row.measured), SIGNS[row.relation], number(row.reference) + room
             lines.append([row.what, *sides, ratio, "yes" if row.holds else "NO"])
         text, body = grid(["quantity", "measured", "", "stated", "ratio", "holds"], lines)
@@ -184,10 +194,13 @@ class Check:
         )
 
 
-def check(statement: str, *rows: Row, note: str = "") -> Check:
-    """Compare, show the comparison, and return it for the ``assert`` that ends the cell."""
+def check(statement: str, *rows: Row, note: str = "", controls: Iterable[Row] = ()) -> Check:
+    """Compare, show the comparison, and return it for the ``assert`` that ends the cell.
+
+    ``rows`` are the statement's own; ``controls``, with thresholds of ours, have no ratio.
+    """
     if not rows:
         raise ValueError(f"rows: check {statement!r} compares nothing")
-    result = Check(statement, rows, note)
+    result = Check(statement, rows, note, tuple(controls))
     result.show()
     return result

@@ -19,6 +19,7 @@ from tools.chapters import (
     check_cells,
     figures,
     is_stored,
+    own_row,
     read,
     statements,
     text,
@@ -217,8 +218,8 @@ def is_to_try(cell):
     return any('class="mf-try-it"' in markup for markup in shown)
 
 
-def test_each_check_is_one_line_that_opens_to_its_table_and_its_wrong_programs():
-    """What the line says is what the stored check says; a wrong program fails a row of it."""
+def test_a_statement_shows_its_cell_its_table_and_a_line_with_its_own_row():
+    """The line says what the stored check says; under it is what the check refuses."""
     numbers = {s.id: s.number for s in statements()}
     for path in NOTEBOOKS:
         cells, refused = read(path)["cells"], wrong_programs(read(path))
@@ -227,17 +228,19 @@ def test_each_check_is_one_line_that_opens_to_its_table_and_its_wrong_programs()
         assert len(mistakes) == written, f"{path.stem}: paragraphs in the folds of checks"
         for cell in check_cells(path):
             place, where = ids(path.stem)[cell.anchor], f"{path.stem}: {cell.cell_id}"
+            shown = place.find("table", class_="mf-check")
+            for part in (place.find("div", class_="cell_input"), shown):
+                assert part and not part.find_parent("details"), where
+            names = [words_of(row.td) for row in shown.tbody("tr")]
+            assert names == [" ".join(row["what"].split()) for row in cell.check["rows"]], where
             fold = place.find("details", class_="mf-check")
-            line, rows = words_of(fold.summary), fold.find("table", class_="mf-check").tbody("tr")
-            names = [words_of(row.td) for row in rows]
             verdict = "holds" if cell.check["holds"] else "fails"
-            assert line.startswith(f"Check of {numbers[cell.statement]}: {verdict} · "), where
-            assert f"{len(names)} row" in line and len(names) == len(cell.check["rows"]), where
-            assert not fold.has_attr("open") and fold.find("details", class_="mf-code"), where
+            what, sides, ratio = own_row(cell.check)
+            line = f"{numbers[cell.statement]} · {what}: {sides}{ratio and f' ({ratio})'}"
+            assert words_of(fold.summary) == " ".join(f"{line} · {verdict}".split()), where
             wrong = fold.select("details.mf-caught tbody tr")
             pairs = [[words_of(td) for td in row("td")] for row in wrong]
             assert [name for name, _ in pairs] == [w.name for w in refused.get(cell.cell_id, ())]
-            assert (f"fails for {len(pairs)} wrong" in line) == bool(pairs), where
             for _, row in pairs:
                 several = re.fullmatch(r"one of (\d+) rows with “(.*)”", row)
                 count = sum(several[2] in name for name in names) if several else 0
@@ -250,9 +253,11 @@ def test_code_is_folded_unless_it_is_the_mathematics_and_says_what_it_does():
         soup, cells = parsed(path.stem), code_cells(path)
         own = [(cell["metadata"].get("mfbook", {}), is_to_try(cell)) for cell in cells]
         lines = [words_of(fold.summary) for fold in soup.find_all("details", class_="mf-code")]
+        assert lines.pop(0).startswith("Setup: ")  # one fold for its cells
+        own = [(mine, tried) for mine, tried in own if not mine.get("setup")]
         assert len(lines) == sum(not mine.get("open") for mine, _ in own), path.stem
         said = [re.fullmatch(r"(.*?) ?\d+ lines? of code", line)[1] for line in lines]
-        does = [mine["does"] for mine, tried in own if mine.get("does") and not tried]
+        does = [m["does"] for m, tried in own if m.get("does") and not tried and not m.get("open")]
         assert list(filter(None, said)) == does, path.stem
         folds = soup.find_all("details", class_="mf-try")
         tries = [mine["does"] for mine, tried in own if tried]

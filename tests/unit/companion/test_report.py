@@ -155,8 +155,12 @@ def test_data_of_a_check_is_plain_complete_and_has_the_digits_that_are_shown():
     assert data["ratio"] == 3.0
     assert data["rows"][0] == {
         "what": "a", "measured": 0.3333, "relation": "<=", "reference": 1.0, "tolerance": 1e-9,
-        "holds": True,
+        "holds": True, "ratio": 3.0, "control": False,
     }  # fmt: skip
+    # a control, whose threshold is ours, tells nothing of the statement's room
+    data_with = Check("s", rows[:1], controls=(at_most("ours", 1.0, 1.5),)).as_dict()
+    assert data_with["ratio"] == 3.0 and data_with["rows"][1]["ratio"] is None
+    assert data_with["rows"][1]["control"] and not Check("s", rows[:1], "", rows[2:3]).holds
     # rounding noise is stored as zero, what is no number as nothing
     measured = [row["measured"] for row in data["rows"]]
     assert measured == [0.3333, 0.0, None, 1e-8, 0.99, 1e-12, 0.0]

@@ -8,15 +8,6 @@ import pytest
 from examples import circle, points
 
 from companion.mathematics.landscape import maximise_potential, minimise_potential, sign_regions
-from companion.mathematics.landscape.closed_forms import (
-    collinear_maximum,
-    diagonal_maximum,
-    nonnegative_maximum,
-)
-from companion.mathematics.landscape.degeneracy import (
-    is_analytic_potential,
-    nondegenerate_normalised,
-)
 from mfbook.measure import Measure
 from mfbook.sphere import SphereEnergy
 
@@ -254,66 +245,6 @@ def same(closed, a, omega):
     assert sorted(set(closed.dimensions)) == sorted(set(search.dimensions))
 
 
-@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("d", [2, 3, 4])
-@pytest.mark.parametrize(
-    "signs, omega, value, points",
-    [
-        ([1, -1, 1], [1.0, 4.0, 2.0], 4.0, 1),
-        ([1, 1, -1], [0.1, 0.2, 0.3], 0.3, 2),  # a tie up to rounding
-        ([1, 1, -1], [0.1, 0.2, 0.3 - 1e-9], 0.3, 1),
-        ([1, 1], [2.0, -1.0], 1.0, 1),
-        ([1, -1], [-1.0, -2.0], 0.0, None),  # the equator
-        ([1, 1], [-1.0, -2.0], 0.0, None),  # a half-sphere
-        ([1, -1], [-1.0, 0.0], 0.0, None),
-        ([1, -1], [0.0, 0.0], 0.0, None),  # everything
-    ],
-)
-def test_collinear(signs, omega, value, points, d, size):
-    a1, omega = unit(np.arange(1.0, d + 1)), size * np.array(omega)
-    closed = collinear_maximum(a1, signs, omega)
-    assert closed.value == pytest.approx(size * value, rel=1e-14)
-    if points is not None:
-        assert len(closed.points) == points and closed.kind == "points"
-    same(closed, np.outer(signs, a1), omega)
-
-
-@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("omega, d", [
-    ([1.0, 3.0, 2.0], 3), ([1.0, 3.0], 4), ([3.0, 1.0, 3.0], 4), ([2.0, 2.0, 2.0], 3),
-    ([-1.0, 2.0, -7.0], 3), ([5.0], 2), ([0.3, 0.1 + 0.2], 2), ([0.3, 0.3 - 1e-9], 2),
-])  # fmt: skip
-def test_diagonal(omega, d, size):
-    omega = size * np.array(omega)
-    closed, a = diagonal_maximum(omega, d), np.eye(d)[: len(omega)]
-    same(closed, a, omega)
-    ties = np.sum(omega >= omega.max() * (1 - 1e-12))
-    assert closed.dimensions == (ties - 1,)
-    if (omega > 0).all():
-        same(nonnegative_maximum(a, omega), a, omega)
-
-
-@pytest.mark.parametrize("J, d", [(1, 2), (3, 2), (2, 3), (5, 3), (4, 4), (3, 5)])
-def test_nonnegative(J, d):
-    rng = np.random.default_rng(J + d)
-    a, omega = unit(rng.random((J, d))), rng.random(J) + 0.1
-    closed = nonnegative_maximum(a, omega)
-    assert (closed.points >= 0).all() and closed.kind == "points"
-    top = np.linalg.svd(np.sqrt(omega)[:, None] * a)[1][0]
-    assert closed.value == pytest.approx(top**2)
-    same(closed, a, omega)
-
-
-def test_nonnegative_with_blocks():
-    """In any order of the coordinates; equal blocks tie."""
-    a = unit([[1, 2, 0, 0], [2, 1, 0, 0], [0, 0, 1, 2], [0, 0, 2, 1]])
-    for order in ([0, 1, 2, 3], [0, 2, 1, 3], [3, 1, 0, 2]):
-        for omega, dimensions in ((np.ones(4), (1,)), (np.array([2.0, 2.0, 1.0, 1.0]), (0,))):
-            closed = nonnegative_maximum(a[:, order], omega)
-            assert closed.dimensions == dimensions
-            same(closed, a[:, order], omega)
-
-
 # ---------------------------------------------------------------------------------------------
 # conditions on the weights
 
@@ -328,63 +259,7 @@ def is_quadratic(a, omega):
     return np.abs(fit - v).max() <= 1e-10
 
 
-@pytest.mark.parametrize("d", [2, 3])
-@pytest.mark.parametrize("cancel", [True, False])
-def test_analytic_potentials_are_quadratic_forms(cancel, d):
-    a, omega = draw(d, 4, d)
-    # each line three times: c with w, -c with w - 0.3 and with 0.3
-    a = np.concatenate([a, -a, -a])
-    omega = np.concatenate([omega, omega - 0.3, np.full(4, 0.3 if cancel else 0.31)])
-    assert is_analytic_potential(a, omega) is cancel
-    assert is_quadratic(a, omega) == cancel
-    assert is_analytic_potential(a, 0 * omega)
-
-
-def test_tolerance_of_analyticity_is_relative_to_all_weights():
-    a = [[1.0, 0.0], [-1.0, 0.0]]
-    for size in (1e-3, 1.0, 1e3):
-        assert is_analytic_potential(a, [size, size * (1 + 1e-9)])
-        assert not is_analytic_potential(a, [size, size * (1 + 1e-8)])
-    # a jump of 2 beside weights of 4
-    assert is_analytic_potential(a, [3.0, 1.0], tolerance=0.5)
-    assert not is_analytic_potential(a, [3.0, 1.0], tolerance=0.499)
-    # of directions too
-    near = unit([[1, 0], [-1, 1e-6]])
-    assert not is_analytic_potential(near, [1.0, 1.0])
-    assert is_analytic_potential(near, [1.0, 1.0], tolerance=1e-5)
-
-
 CORNER = np.concatenate([np.eye(2), -np.eye(2)])
-
-
-@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("a, omega, expected", [
-    # holds, holds on the active units, constant: no condition follows from another
-    (circle(3), [1.0, 1.0, -1.0], (False, True, False)),
-    (np.eye(2), [1.0, 2.0], (True, False, False)),  # a dead zone has A_C = 0
-    (np.eye(2), [1.0, -1.0], (False, False, False)),
-    (np.eye(2), [0.0, 0.0], (False, False, True)),
-    (CORNER, [0.7] * 4, (False, False, True)),
-    (CORNER, [0.7, 0.8, 0.7, 0.8], (False, True, False)),  # cancelling kinks are not enough
-    (unit([[1, 2], [2, 1], [1, -1]]), [1.0, 2.0, 3.0], (True, False, False)),
-])  # fmt: skip
-def test_conditions_of_normalised_attention(a, omega, expected, size):
-    """Region by region by their definition, whatever the size of the weights."""
-    omega = size * np.array(omega)
-    report = nondegenerate_normalised(a, omega)
-
-    def multiple(weights):
-        A = np.einsum("j,jk,jl->kl", weights * omega, a, a)
-        return np.abs(A - np.trace(A) / 2 * np.eye(2)).max() <= 1e-11 * size
-
-    signs = report.regions.signs
-    assert report.difference_is_multiple.tolist() == [multiple(s) for s in signs]
-    assert report.active_is_multiple.tolist() == [multiple(s > 0) for s in signs]
-    assert (report.holds, not report.active_is_multiple.any(), report.constant) == expected
-    assert report.holds == (not report.difference_is_multiple.any())
-    if report.constant:  # the uniform measure is stationary
-        F, uniform = SphereEnergy(2.0, a, omega, normalised=True), Measure(circle(64))
-        assert np.abs(F.velocity(circle(64), uniform)).max() <= 1e-14 * max(1, size)
 
 
 # ---------------------------------------------------------------------------------------------

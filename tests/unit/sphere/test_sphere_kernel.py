@@ -13,7 +13,6 @@ from scipy.special import eval_gegenbauer, gammaln, ive
 from mfbook.sphere import funk_hecke, inflection, kernel
 from mfbook.sphere.mass import (
     anticoncentration,
-    heavy_atom_bound,
 )
 
 BETAS = [1e-3, 0.1, 1 / 3, 1.0, 7.0, 50.0, 1e3, 1e6]
@@ -132,30 +131,11 @@ def test_the_second_variation_obeys_the_estimate_of_the_theorem():
             assert form < 0
 
 
-def test_heavy_atoms():
-    corollary, trivial = heavy_atom_bound(4.0, 0.1, 0.4)
-    assert corollary == pytest.approx(math.ceil(8 * math.pi) * 4) and trivial == 10
-    # two short arcs: the corollary is better
-    corollary, trivial = heavy_atom_bound(100.0, 0.01, 0.4, arcs=[0.04, 0.05])
-    assert corollary == pytest.approx(80) and trivial == pytest.approx(100)
-    # mass of an interval with a single atom may exceed the bound on clusters
-    assert heavy_atom_bound(100.0, 0.9, 0.4, arcs=0.01)[0] == pytest.approx(1)
-    # equal arcs of the whole circle, whatever their lengths add up to after rounding
-    for n in range(1, 60):
-        arcs = np.full(n, 2 * math.pi / n)
-        assert heavy_atom_bound(1.0, 1.0, 0.5, 7.0, arcs=arcs) == pytest.approx((n, 1.0))
-    for arcs in (2 * math.pi + 1e-9, [1.0, 0.0], [4.0, 3.0]):
-        with pytest.raises(ValueError, match="^arcs:"):
-            heavy_atom_bound(1.0, 1.0, 0.5, 7.0, arcs=arcs)
-
-
 @pytest.mark.parametrize("name, call", [
     ("d", lambda: funk_hecke(1.0, 1, 0)),
     ("k", lambda: funk_hecke(1.0, 2, -1)),
     ("k", lambda: funk_hecke(1.0, 2, 10**8)),
     ("beta", lambda: funk_hecke(1e11, 2, 0)),
-    ("kappa", lambda: heavy_atom_bound(1.0, 1.1, 0.5)),
-    ("m_bar", lambda: heavy_atom_bound(1.0, 0.1, 1.5)),
 ])  # fmt: skip
 def test_what_is_out_of_range_is_refused(name, call):
     with pytest.raises(ValueError, match=f"^{name}:"):
