@@ -175,6 +175,27 @@ def fold_cells(app: Sphinx, doctree: nodes.document) -> None:
             cell.children = []
         setup[0]["classes"].append("mf-setup")
         setup[0] += fold("code", line, *codes)
+    picture_first(doctree, setup[:1])
+
+
+def picture_first(doctree: nodes.document, setup: list[nodes.Node]) -> None:
+    """Put Setup, and tables that are folded before the first picture, below that picture."""
+    cells = [c for c in doctree.findall(nodes.container) if "cell_index" in c]
+    pictures = (cell for cell in cells if _has_picture(cell))
+    if (first := next(pictures, None)) is None:
+        return
+    before = cells[: cells.index(first)]
+    tables = [cell for cell in before if any(f["kind"] == "table" for f in cell.findall(Fold))]
+    for cell in reversed(setup + [cell for cell in tables if cell not in setup]):
+        cell.parent.remove(cell)
+        first.parent.insert(first.parent.index(first) + 1, cell)
+
+
+def _has_picture(cell: nodes.Element) -> bool:
+    found = (raw.astext() for raw in cell.findall(nodes.raw))
+    return any(True for _ in cell.findall(nodes.image)) or any(
+        f'class="mf-{kind}' in text for text in found for kind in ("explore", "frames")
+    )
 
 
 def _mistakes(cell: nodes.Element) -> list[nodes.Node]:

@@ -253,12 +253,12 @@ def test_code_is_folded_unless_it_is_the_mathematics_and_says_what_it_does():
         soup, cells = parsed(path.stem), code_cells(path)
         own = [(cell["metadata"].get("mfbook", {}), is_to_try(cell)) for cell in cells]
         lines = [words_of(fold.summary) for fold in soup.find_all("details", class_="mf-code")]
-        assert lines.pop(0).startswith("Setup: ")  # one fold for its cells
+        lines.remove(next(line for line in lines if line.startswith("Setup: ")))  # one fold
         own = [(mine, tried) for mine, tried in own if not mine.get("setup")]
         assert len(lines) == sum(not mine.get("open") for mine, _ in own), path.stem
         said = [re.fullmatch(r"(.*?) ?\d+ lines? of code", line)[1] for line in lines]
         does = [m["does"] for m, tried in own if m.get("does") and not tried and not m.get("open")]
-        assert list(filter(None, said)) == does, path.stem
+        assert sorted(filter(None, said)) == sorted(does), path.stem  # some below their picture
         folds = soup.find_all("details", class_="mf-try")
         tries = [mine["does"] for mine, tried in own if tried]
         lines = [words_of(fold.summary) for fold in folds]
