@@ -151,6 +151,8 @@ def own_row(check: dict) -> tuple[str, str, str]:
     )
     if row["measured"] == 0 and row["relation"] == "<=" and 0 < row["reference"] < 1e-9:
         measured = "rounding"
+    if row["relation"] == "=" and (row.get("tolerance") or 0) > 1e-6:
+        stated += f" ± {row['tolerance']:.3g}"
     ratio = f"×{row['ratio']:.3g}" if row.get("ratio") else ""
     return row["what"], f"{measured} {SIGNS[row['relation']]} {stated}", ratio
 
