@@ -1,5 +1,6 @@
 """nbval with this book's comparison: nbval executes the cells, compare_outputs judges them."""
 
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ ROUNDING = "rounding"
 @cache
 def corpus_difference() -> str | None:
     """Why outputs computed from the text corpus cannot be compared here, or ``None``."""
+    sys.path.append(str(BOOK))  # without the project's settings pytest does not know it
     from companion.tasks import corpus_hash
 
     recorded, here = (BOOK / "corpus_hash.txt").read_text().strip(), corpus_hash()
