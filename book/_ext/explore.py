@@ -9,10 +9,13 @@ readers of the notebook where the figure is interactive is left out, since on th
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
 
 FOLDER = "explore"
 #: What every figure needs, in the order in which it is run.
@@ -32,6 +35,24 @@ def scripts(body: str) -> list[str]:
     """
     names = list(dict.fromkeys(PLACED.findall(body)))
     return [*COMMON, *(f"{name}.js" for name in names)] if names else []
+
+
+class ExplorableOf(SphinxDirective):
+    """The live figure that a chapter has stored, on another page: ``{explorable} chapter name``."""
+
+    required_arguments = 2
+
+    def run(self) -> list[nodes.Node]:
+        """Take the figure out of the stored outputs; a name that is not there is an error."""
+        chapter, name = self.arguments
+        source = Path(self.env.srcdir) / f"{chapter}.ipynb"
+        self.env.note_dependency(str(source))
+        for cell in json.loads(source.read_text(encoding="utf-8"))["cells"]:
+            for output in cell.get("outputs", ()):
+                html = "".join(output.get("data", {}).get("text/html", ""))
+                if name in PLACED.findall(html):
+                    return [nodes.raw("", html, format="html")]
+        raise self.error(f"no figure {name} is stored in {source.name}")
 
 
 def load(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
@@ -55,5 +76,6 @@ def load(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) 
 
 def setup(app: Sphinx) -> dict:
     """Register everything with Sphinx."""
+    app.add_directive("explorable", ExplorableOf)
     app.connect("html-page-context", load, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

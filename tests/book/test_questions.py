@@ -16,7 +16,8 @@ PAGE = BOOK / "questions.md"
 QUESTION = re.compile(
     r"^\((?P<anchor>[^)\n]*)\)=\n### (?P<heading>.+)\n\n"
     r"```\{index\} (?P<words>.+)\n```\n\n(?P<answer>(?:.+\n)+)"
-    r"\n\*Decides:\* (?P<decides>(?:.+\n)*?.*?)\s\*Shown:\*\s(?P<shown>(?:.+\n)+)",
+    r"\n\*(?:In numbers|As a formula|The (?:command|rule|list)):\* (?P<decides>(?:.+\n)*?.*?)"
+    r"\s\*Where:\*\s(?P<shown>(?:.+\n)+)",
     re.M,
 )
 FORMULA = re.compile(r"\$([^$]+)\$")
