@@ -22,7 +22,7 @@ explore.register("beat-the-minimiser", (figure, { levels }) => {
     others.forEach((h) => h.set(h.x, rest > 1e-12 ? h.y * (1 - mass) / rest : (1 - mass) / others.length));
   }
   function atom(x, y) {
-    const handle = mine.handle({ label: "Atom", role: "measured", group: "atoms", step: 0.0025, x, y, remove: take, move: (_, m) => share(handle, m),
+    const handle = mine.handle({ label: "Atom", legend: "atom (drag it; up is mass)", role: "measured", group: "atoms", step: 0.0025, x, y, remove: take, move: (_, m) => share(handle, m),
       constrain: (u, m) => [u, atoms.length > 1 ? m : 1], text: (u, m) => `mass ${number(m)} at ${says(u)}` });
     atoms.push(handle);
   }
@@ -37,7 +37,7 @@ explore.register("beat-the-minimiser", (figure, { levels }) => {
     [level, record] = [levels[i], Infinity], atoms.splice(0).forEach((h) => h.remove());
     level.start.forEach(([a, m]) => atom(degrees(a), m));
   }
-  const choice = figure.select({ label: "Perceptron", value: 0, options: levels.map(({ name }, i) => [i, name]), change: load });
+  figure.presets(...levels.map(({ name }, i) => [name, () => load(i)]));
   const show = figure.checkbox({ label: "show the minimiser" });
   figure.button("Add an atom where mass gains most", () => add(degrees(at)));
   figure.button("Remove the lightest", () => take(atoms.reduce((a, b) => (b.y < a.y ? b : a))));

@@ -2,8 +2,8 @@
 // build(figure, parameters); explore.frames[name] are the milliseconds of its last 120 frames; explore.number prints as the book.
 // On load each <div class="mf-explore" data-explore="name" data-parameters="{json}"> whose name is registered gets its
 // live figure in place of the stored picture. A figure has panels (SVG, laid out in CSS pixels for every width), marks and
-// handles in them, controls (native inputs), values, a player, and a text that says what is seen. Reset builds the figure
-// again, so that nothing is forgotten. Colours, dashes and sizes of text are in explore.css.
+// handles in them, each with its legend below, controls (native inputs), values, a player, presets, and a text that says
+// what is seen. Reset builds the figure again, so that nothing is forgotten. Colours, dashes and sizes of text are in explore.css.
 (() => {
   "use strict";
   const builders = new Map(), figures = new Set(), frames = {}, canvas = document.createElement("canvas").getContext("2d");
@@ -116,8 +116,10 @@
   class Panel {
     constructor(figure, options) {
       const { title = "", x = {}, y = {}, read = "x", click = null } = options, clip = `ex-clip-${++clips}`;
-      Object.assign(this, { figure, options, read, click, title, x: new Axis(x), y: new Axis(y), marks: [], handles: [] });
-      this.svg = make("svg", { role: "group", "aria-label": bare(title || this.y.name) }, figure.panelBox);
+      Object.assign(this, { figure, options, read, click, title, x: new Axis(x), y: new Axis(y), marks: [], handles: [], listed: new Set() });
+      this.box = make("div", {}, figure.panelBox);
+      this.svg = make("svg", { role: "group", "aria-label": bare(title || this.y.name) }, this.box);
+      this.legend = make("div", { class: "mf-explore-legend" }, this.box);
       this.frame = make("g", {}, this.svg);
       this.mask = make("rect", {}, make("clipPath", { id: clip }, this.svg));
       this.inside = make("g", { "clip-path": `url(#${clip})` }, this.svg);
@@ -130,7 +132,7 @@
     add(mark, render) { // its data are kept, so that a resize draws it again
       const shown = { ...mark, render() { if (shown.data) render(...shown.data); }, set(...data) { shown.data = data; shown.render(); } };
       this.marks.push(shown);
-      this.figure.explain(mark);
+      this.explain(mark);
       return shown;
     }
     mark(kind, { role = "measured", ...options } = {}) {
@@ -155,7 +157,7 @@
       const look = (k) => `ex-heat ex-${kinds ? kinds[k][1] : turned && 2 * k < count ? "low" : "high"}`;
       const strength = (k) => (kinds ? 0.18 + 0.5 * k / count : turned ? Math.abs(2 * k / (count - 1) - 1) : 0.04 + 0.92 * k / (count - 1));
       const paths = Array.from({ length: count }, (_, k) => make("path", { class: look(k), "fill-opacity": strength(k) }, group));
-      const explain = (k, name) => this.figure.explain({ kind: "heat", role: look(k), label: name, opacity: strength(k) });
+      const explain = (k, name) => this.explain({ kind: "heat", role: look(k), label: name, opacity: strength(k) });
       if (kinds) kinds.forEach(([name], k) => explain(k, name));
       else if (label) for (const part of [0, 0.5, 1]) explain(Math.round(part * (count - 1)), `${label} ${number(min + part * (max - min))}`);
       const heat = this.add({ kind: "heat", min, max }, (values, columns, rows) => {
@@ -177,7 +179,7 @@
     }
     // A point that is dragged, or moved by the arrow keys; those of one group share a tab stop, and Page up and down go
     // through them. `remove` is called when Delete is pressed.
-    handle({ label = "point", role = "bound", x = 0, y = 0, text, constrain = (u, v) => [u, v], move, remove, group = null, step = 0.01, size = 8 }) {
+    handle({ label = "point", role = "bound", x = 0, y = 0, text, constrain = (u, v) => [u, v], move, remove, legend = "", group = null, step = 0.01, size = 8 }) {
       const friends = () => this.handles.filter((h) => group && h.group === group), { x: across, y: up } = this;
       const node = make("g", { class: `ex-handle ex-${role}`, tabindex: friends().length ? -1 : 0, role: "slider" }, this.held);
       set(node, { "aria-label": bare(label) + (remove ? ", Delete removes it" : "") });
@@ -219,6 +221,7 @@
         event.preventDefault();
       });
       this.handles.push(handle);
+      this.explain({ kind: "points", role, label: legend });
       if (this.inner) handle.render();
       return handle;
     }
@@ -284,7 +287,7 @@
     }
     wish(width, most) { // how large its plot would be
       const { x, y, options } = this, { left, right } = this.margins(), room = width - left - right, ratio = (y.max - y.min) / (x.max - x.min);
-      if (!options.equal) return { width: room, height: clamp(room * (options.ratio ?? 0.72), 170, most) };
+      if (!options.equal) return { width: room, height: clamp(room * (options.ratio ?? 0.72), Math.min(170, most), most) };
       return { width: Math.min(room, most / ratio), height: Math.min(room * ratio, most) };
     }
     layout(width, inner) {
@@ -292,6 +295,7 @@
       Object.assign(this, { width, inner });
       [x.low, x.high, y.low, y.high] = [m.left, m.left + inner.width, m.top + inner.height, m.top];
       set(svg, { width, height, viewBox: `0 0 ${width} ${height}` });
+      this.box.style.width = `${width}px`;
       for (const box of [this.mask, this.over]) set(box, { x: x.low, y: y.high, ...inner });
       this.frame.replaceChildren();
       const add = (tag, attributes, text) => make(tag, attributes, this.frame, text);
@@ -308,6 +312,16 @@
       for (const mark of [...this.marks, ...this.handles]) mark.render();
       if (this.shown) this.point();
     }
+    explain({ kind, role, label, legend = true, shape = "circle", dash = "", opacity = 1 }) { // once in the legend
+      const key = `${kind} ${role} ${label}`, line = "M1,7H27", box = "M5,2H23V13H5z";
+      if (!label || !legend || this.listed.has(key)) return;
+      this.listed.add(key);
+      const item = make("span", {}, this.legend), svg = make("svg", { width: 28, height: 14, viewBox: "0 0 28 14", "aria-hidden": "true" }, item);
+      const look = kind === "heat" ? role : `ex-${kind} ex-${role}${kind === "points" && shape === "cross" ? " ex-open" : ""}`;
+      const d = { line, rule: line, points: `M14,7${SHAPES[shape](4)}` }[kind] ?? box;
+      make("path", { class: look, d, ...(kind === "heat" && { "fill-opacity": opacity }) }, svg).style.strokeDasharray = dash;
+      make("span", {}, item, label);
+    }
   }
   // panel.line(...).set(xs, ys), NaN breaks it; points: set(xs, ys, sizes?); bars: set(places, lengths); band: set(xs, low, high);
   // rule: set({x}), set({y}) or set({})
@@ -317,11 +331,12 @@
   class Figure {
     constructor(root) {
       const part = (name) => make("div", { class: `mf-explore-${name}` }, this.live), name = root.dataset.explore;
-      Object.assign(this, { root, name, panels: [], columns: 3, dirty: false, seen: true, told: -1000, listed: new Set() });
+      Object.assign(this, { root, name, panels: [], columns: 3, dirty: false, seen: true, told: -1000, words: "" });
       this.live = make("div", { class: "mf-explore-live", role: "group", "aria-label": "Interactive figure" });
-      [this.controls, this.panelBox, this.legend] = ["controls", "panels", "legend"].map(part);
-      [this.valueBox, this.playBox, this.text] = ["values", "play", "says"].map(part);
-      this.text.setAttribute("aria-live", "polite");
+      [this.playBox, this.presetBox, this.controls] = ["play", "presets", "controls"].map(part);
+      [this.panelBox, this.valueBox, this.text] = ["panels", "values", "says"].map(part);
+      this.text.setAttribute("aria-hidden", true); // what is seen follows each frame, what is heard at most once a second
+      this.spoken = make("div", { class: "visually-hidden", "aria-live": "polite" }, this.live);
       this.resetButton = this.press(this.playBox, "Reset", () => start(root, this));
       this.larger = this.press(this.playBox, "Enlarge", () => this.enlarge(), "mf-explore-larger");
       this.sizes = new ResizeObserver(() => this.layout());
@@ -330,8 +345,9 @@
     begin() { figures.add(this); this.layout(); this.sizes.observe(this.panelBox); this.sight.observe(this.live); this.frame(performance.now()); }
     end() { figures.delete(this); this.sizes.disconnect(); this.sight.disconnect(); clearTimeout(this.telling); }
     layout() {
-      const all = Math.floor(this.panelBox.getBoundingClientRect().width), columns = all < STACK ? 1 : Math.min(this.columns, this.panels.length);
-      const most = this.live.closest("dialog") ? Math.max(260, innerHeight * 0.55) : 400;
+      const all = Math.floor(this.panelBox.getBoundingClientRect().width), dialog = this.live.closest("dialog");
+      const columns = all < STACK ? 1 : Math.min(dialog && all > 2 * STACK ? 3 : this.columns, this.panels.length);
+      const most = dialog ? this.room(Math.ceil(this.panels.length / columns)) : 400;
       if (!all || `${all} ${most}` === this.laid) return;
       this.laid = `${all} ${most}`; // nothing to do while these stay
       for (let i = 0; i < this.panels.length; i += columns) {
@@ -340,6 +356,11 @@
         const height = (plots.find((_, k) => row[k].options.equal) ?? plots.reduce((a, b) => (b.height > a.height ? b : a))).height;
         row.forEach((p, k) => p.layout(widths[k], columns > 1 && !p.options.equal ? { ...plots[k], height } : plots[k]));
       }
+    }
+    room(rows) { // of a plot in the dialog, so that all of it is seen at once, if the window is not too small
+      const used = [...this.live.children].reduce((sum, part) => sum + (part === this.panelBox ? 0 : part.offsetHeight + 10), 0);
+      const legends = Math.max(...this.panels.map((p) => p.legend.offsetHeight));
+      return Math.max(120, (0.94 * innerHeight - used - 40) / rows - legends - 90);
     }
     panel(options) { const panel = new Panel(this, options); this.panels.push(panel); return panel; }
     update(compute) { this.compute = compute; this.changed(); } // called once a frame after a change
@@ -356,27 +377,23 @@
         list.push(performance.now() - began);
         if (list.length > KEPT) list.shift();
       } catch (error) { return fail(this, error); }
-      if (this.says) this.telling ||= setTimeout(() => this.tell(), Math.max(0, this.told + 1000 - performance.now()));
-    }
-    tell() { // at most once a second
-      Object.assign(this, { telling: null, told: performance.now() });
+      if (!this.says) return;
       const words = this.says();
-      if (words !== this.text.textContent) this.text.textContent = words;
-    }
-    explain({ kind, role, label, legend = true, shape = "circle", dash = "", opacity = 1 }) { // once in the legend
-      const key = `${kind} ${role} ${label}`, line = "M1,7H27", box = "M5,2H23V13H5z";
-      if (!label || !legend || this.listed.has(key)) return;
-      this.listed.add(key);
-      const item = make("span", {}, this.legend), svg = make("svg", { width: 28, height: 14, viewBox: "0 0 28 14", "aria-hidden": "true" }, item);
-      const look = kind === "heat" ? role : `ex-${kind} ex-${role}${kind === "points" && shape === "cross" ? " ex-open" : ""}`;
-      const d = { line, rule: line, points: `M14,7${SHAPES[shape](4)}` }[kind] ?? box;
-      make("path", { class: look, d, ...(kind === "heat" && { "fill-opacity": opacity }) }, svg).style.strokeDasharray = dash;
-      make("span", {}, item, label);
+      if (words !== this.words) write(this.text, this.words = words);
+      this.telling ||= setTimeout(() => {
+        Object.assign(this, { telling: null, told: performance.now() });
+        write(this.spoken, this.words);
+      }, Math.max(0, this.told + 1000 - performance.now()));
     }
     value(label) { // set(text or number)
       const item = make("span", {}, this.valueBox), shown = make("output", { "aria-live": "off" });
       item.append(make("b", {}, null, label), " ", shown);
       return { set(v) { const text = typeof v === "number" ? number(v) : v; if (shown.textContent !== text) shown.textContent = text; } };
+    }
+
+    presets(...all) { // what to try: [[words, action], ...]
+      make("span", {}, this.presetBox, "Try");
+      for (const [words, action] of all) this.press(this.presetBox, words, () => { action(); this.changed(); });
     }
 
     // Controls. Each has a value that can be set, and calls change(value) when a reader moves it.
@@ -448,7 +465,7 @@
         request();
       });
       this.playBox.prepend(play, this.press(null, "Step", () => { pause(); go(step); }));
-      return { pause, get playing() { return play.textContent === "Pause"; } };
+      return { pause, start() { pause(); if (slider) slider.part = 0; play.click(); } };
     }
     enlarge() {
       const open = this.live.closest("dialog");

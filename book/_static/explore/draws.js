@@ -58,6 +58,8 @@ explore.register("draws", (figure, { X, W_U, heads, k, B, sigma2 }) => {
   figure.button("Draw once", () => more(1));
   figure.button("Draw 100 times", () => more(100));
   figure.player({ advance: (dt) => { more(Math.ceil(60 * dt)); return laws[source.value].drawn[power.value].count < 5000; } });
+  const draw = (law, p) => () => { source.value = law; power.value = p; more(100); };
+  figure.presets(["four heads of the teacher", draw("teacher", 2)], ["a thousand heads", draw("teacher", 10)], ["a thousand coins", draw("coins", 10)]);
   const shown = ["draws", "mean excess", "M for the excess: √2 B/√M", "B²/4M", "σ²/4M"].map((name) => figure.value(name));
   for (const law of Object.values(laws)) for (let p = 0; p <= LAST; p += 2) more(100, law, p);
 

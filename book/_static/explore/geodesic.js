@@ -7,7 +7,6 @@ explore.register("geodesic", (figure, { x, y }) => {
     negative: ["a neuron and its negative", [[1.5, 1], [1.5, 1.4], [1.5, 0.6]], [[-1.5, -1], [-1.5, -0.6], [-1.5, -1.4]]],
     answers: ["the same answer, other neurons", [[2, 2.6], [1, 0.8], [0.6, -0.3]], [[-2, -2.6], [-1, -0.8], [0.6, -0.3]]],
     near: ["two networks close together", [[1, 0.6], [1.6, 1], [0.8, 1.4]], [[1.4, 0.9], [2, 1.3], [1.2, 1.7]]],
-    dragged: ["as dragged", null, null],
   };
   const plane = figure.panel({ title: "The neurons", equal: true, weight: 0.9, read: null,
     x: { label: "inner weight w", min: -SIDE, max: SIDE }, y: { label: "outer weight a", min: -SIDE, max: SIDE } });
@@ -21,15 +20,15 @@ explore.register("geodesic", (figure, { x, y }) => {
   const now = { mixture: heights.points({ role: "measured", size: 6, legend: false }),
     geodesic: heights.points({ role: "second", size: 6, legend: false }) };
 
-  const preset = figure.select({ label: "Networks", value: "negative",
-    options: Object.entries(presets).map(([key, [name]]) => [key, name]), change: (key) => {
-      presets[key].slice(1).forEach((list, e) => list?.forEach((p, i) => ends[e][i].set(...p)));
-    } });
   const s = figure.slider({ label: "position s", min: 0, max: 1, value: 0.5, step: 0.01 });
   const ends = ["Start", "End"].map((word, e) => presets.negative[e + 1].map((p, i) => plane.handle({
-    label: `${word}, neuron ${i + 1}`, role: e ? "leading" : "bound", group: word, x: p[0], y: p[1], size: 6,
-    text: (w, a) => `w = ${number(w)}, a = ${number(a)}`, move: () => { preset.value = "dragged"; } })));
-  figure.player({ slider: s, seconds: 6 });
+    label: `${word}, neuron ${i + 1}`, role: e ? "leading" : "bound", legend: `neuron of the ${word.toLowerCase()} (drag)`, group: word, x: p[0], y: p[1], size: 6,
+    text: (w, a) => `w = ${number(w)}, a = ${number(a)}` })));
+  const player = figure.player({ slider: s, seconds: 6 });
+  figure.presets(...Object.values(presets).map(([name, ...both]) => [name, () => {
+    both.forEach((list, e) => list.forEach((p, i) => ends[e][i].set(...p)));
+    player.start();
+  }]));
   const shown = ["W₂", "L at s, mixture", "L at s, geodesic", "most above the chord"].map((name) => figure.value(name));
 
   const flip = (points) => points.map(([w, a]) => [a, w]), loss = (points, weights) => networkLoss(x, y, flip(points), weights);

@@ -1,6 +1,7 @@
 // Chapter 1: heads learn three sentences. One can read, drag and remove them, and scrub through what was computed.
-// Parameters: task X, Y, W_U, k, v; start heads, their size; sentences, words, which answer; place of the animal; least risk.
-explore.register("heads-at-work", (figure, { X, Y, W_U, k, v, start, size, sentences, words, answers, animal, floor }) => {
+// Parameters: task X, Y, W_U, k, v; start heads, their size; sentences, words, which answer; place of the animal; least risk;
+// what was computed up to the time that is shown first: look, adds and risk at each step, and the heads at its end.
+explore.register("heads-at-work", (figure, { X, Y, W_U, k, v, start, size, sentences, words, answers, animal, floor, opening }) => {
   const { number } = explore, task = mfbook.task(X, Y, W_U, k, v), { S, T, V, D } = task, END = 100, STEP = 0.5, TAIL = 20;
   const mean = (term) => sentences.reduce((sum, _, s) => sum + term(s) / S, 0), edge = (a) => Math.min(0.99, Math.max(0.01, a));
   const look = (theta, m) => mean((s) => mfbook.attention(task, theta, m, s)[(T - 1) * T + animal]);
@@ -11,16 +12,19 @@ explore.register("heads-at-work", (figure, { X, Y, W_U, k, v, start, size, sente
   const law = figure.panel({ title: "Next word", read: null, x: { label: "probability" }, y: { names: ["other", ...answers.map((i) => words[i]).reverse()] } });
   const curve = figure.panel({ title: "Risk", x: { label: "time τ", max: END }, y: { label: "nats per token", max: 2.4 },
     read: (t, _, at = states[Math.round(t / STEP)]) => [`τ = ${number(t)}`, at ? `risk ${number(at.risk[0])}` : "not yet computed"] });
-  const tails = plane.line({ role: "reference", label: "the last ten units of time" }), ring = plane.points({ role: "second", shape: "circle", size: 8, label: "chosen head" });
+  plane.explain({ kind: "points", role: "found", label: "a head (drag it)" });
+  const tails = plane.line({ role: "reference", label: "its last ten units of time" }), ring = plane.points({ role: "second", shape: "circle", size: 8, label: "chosen head" });
   const bars = law.bars({ role: "measured" }), sizes = [0, 1, 2, 3].map(() => law.text()), fall = curve.line({ role: "measured", label: "risk" }), now = curve.points({ role: "found", size: 5 });
   curve.rule({ role: "reference", label: "least possible" }).set({ y: floor });
-  const time = figure.slider({ label: "time τ", min: 0, max: END, value: 0, change: (t) => { goal = t; } });
-  const count = figure.slider({ label: "heads M", min: 1, max: start.length, value: start.length, step: 1, change: () => again() });
-  const scale = figure.slider({ label: "start size", min: 0.01, max: 1, value: size, log: true, change: () => again() });
-  const decay = figure.slider({ label: "decay λ", min: 0, max: 0.25, value: 0, change: () => edit((theta) => theta) });
+  const time = figure.slider({ label: "time τ", min: 0, max: END, value: 0, change: to });
+  const count = figure.slider({ label: "heads M", min: 1, max: start.length, value: start.length, step: 1, change: again });
+  const scale = figure.slider({ label: "start size", min: 0.01, max: 1, value: size, log: true, change: again });
+  const decay = figure.slider({ label: "decay λ", min: 0, max: 0.25, value: 0, change: () => { if (states[index()].theta) edit((theta) => theta); } });
   const sentence = figure.select({ label: "Sentence", value: 0, options: sentences.map((text, s) => [s, text]) });
   figure.button("Remove the head", () => remove(chosen));
-  figure.player({ seconds: 25, advance(dt) { goal = Math.min(END, goal % END + dt * END / 25, dt < 0.2 ? end() + STEP : END); return goal < END; } });
+  const player = figure.player({ seconds: 25, advance(dt) { goal = Math.min(END, goal % END + dt * END / 25, dt < 0.2 ? end() + STEP : END); return goal < END; } });
+  const train = (heads, ridge) => () => { [count.value, decay.value] = [heads, ridge]; again(), player.start(); };
+  figure.presets(["from the start", train(start.length, 0)], ["four heads only", train(4, 0)], ["with weight decay", train(start.length, 0.1)]);
   const shown = ["risk", "chosen head", "its attention", "its logit", "its price Ψ"].map((name) => figure.value(name));
 
   let goal = 0, states, run, handles = [], chosen, wish; // a state at each STEP; the head that is read; which head is dragged, to where
@@ -32,6 +36,10 @@ explore.register("heads-at-work", (figure, { X, Y, W_U, k, v, start, size, sente
   const end = () => (states.length - 1) * STEP, index = () => Math.round(Math.min(end(), goal) / STEP);
   function edit(change, i = index()) { // what was computed from there on is of no use
     [states, run, goal] = [[...states.slice(0, i), state(change(states[i].theta))], null, i * STEP];
+  }
+  function to(t) { // the past of what is shown first was not stored whole: it is computed again
+    if (!states[0].theta && t < goal) again();
+    goal = t;
   }
   function again() {
     for (const handle of handles) handle.remove();
@@ -46,11 +54,18 @@ explore.register("heads-at-work", (figure, { X, Y, W_U, k, v, start, size, sente
     edit((theta) => theta, 0);
     chosen = loudest();
   }
+  function open() { // where something is to be seen
+    again();
+    const { look, adds, risk, theta } = opening, last = risk.length - 1;
+    [states, goal] = [risk.map((value, i) => ({ look: look[i], adds: adds[i], risk: [value] })), last * STEP];
+    states[last] = state(Float64Array.from(theta.flat()));
+    chosen = loudest();
+  }
   function remove(handle) { // the others keep their weight; the past keeps its predictions
     const m = handles.indexOf(handle), rest = (list, each = 1) => list.filter((_, i) => Math.floor(i / each) !== m);
     if (handles.length === 1) return;
     [handles, wish] = [rest(handles), handle.remove()];
-    states = states.map(({ theta, look, adds, psi, ...kept }) => ({ ...kept, theta: rest(theta, D), look: rest(look), adds: rest(adds), psi: rest(psi) }));
+    states = states.map(({ theta, look, adds, psi, ...kept }) => ({ ...kept, look: rest(look), adds: rest(adds), ...(theta && { theta: rest(theta, D), psi: rest(psi) }) }));
     edit((theta) => theta);
     chosen = loudest();
   }
@@ -87,5 +102,5 @@ explore.register("heads-at-work", (figure, { X, Y, W_U, k, v, start, size, sente
     const [x, y, psi] = ["look", "adds", "psi"].map(seen), m = handles.indexOf(chosen), loud = handles.indexOf(loudest()), s = sentence.value;
     return `At τ = ${number(Math.min(end(), goal))} the layer has ${handles.length} of ${count.value} heads (start size ${number(scale.value)}, decay λ = ${number(decay.value)}). After “${sentences[s]}” it gives “${words[answers[s]]}” the probability ${number(chances(seen("p"))[s], 2)}; its risk is ${number(seen("risk")[0])}, the least possible ${number(floor)}. Loudest for the right place is head ${handles[loud].name}, with attention ${number(x[loud], 2)} and logit ${number(y[loud])}. Chosen is head ${chosen.name}: attention ${number(x[m], 2)}, logit ${number(y[m])}, price ${number(psi[m])}.`;
   };
-  again();
+  open();
 });

@@ -4,8 +4,6 @@ explore.register("one-head", (figure, { beta: first = 0.03 }) => {
   const { energy, conserved, bend, velocity } = mfbook.oneHead, { number } = explore;
   const SIDE = 2.2, FIRST = 0.05, LAST = 1000, LEAST = 1e-12, POINTS = 160;
   const start = (c) => { const P = c / 2 + Math.sqrt((c * c) / 4 + 1); return [Math.sqrt(P), 1 / Math.sqrt(P)]; };
-  const presets = [[first, `nearly balanced: β = ${number(first)}`], [0, "on the diagonal: β = 0"], [2, "unbalanced: β = 2"],
-    [-0.5, "b larger: β = −0.5"], [null, "as dragged"]];
 
   const plane = figure.panel({
     title: "Where the head goes", x: { label: "a", max: SIDE }, y: { label: "b", max: SIDE }, equal: true, weight: 0.8,
@@ -24,15 +22,14 @@ explore.register("one-head", (figure, { beta: first = 0.03 }) => {
   const turn = decay.rule({ role: "bound", label: "E = β²/8" });
   const now = decay.points({ role: "found", size: 6, label: "the head at time τ" });
 
-  const choose = (value) => { if (value !== null) head.set(...start(value)); };
-  const preset = figure.select({ label: "Start", value: first, options: presets, change: choose });
   const time = figure.slider({ label: "time τ", min: FIRST, max: LAST, value: FIRST, log: true });
   const head = plane.handle({
-    label: "Start of the head", x: start(first)[0], y: start(first)[1], role: "bound",
-    constrain: (a, b) => [Math.max(a, 0.05), Math.max(b, 0.05)], move: () => { preset.value = null; },
+    label: "Start of the head", legend: "start (drag)", x: start(first)[0], y: start(first)[1], role: "bound",
+    constrain: (a, b) => [Math.max(a, 0.05), Math.max(b, 0.05)],
     text: (a, b) => `a = ${number(a)}, b = ${number(b)}, β = ${number(conserved(a, b))}`,
   });
-  figure.player({ slider: time, seconds: 10 });
+  const player = figure.player({ slider: time, seconds: 10 }), choose = (c) => () => { head.set(...start(c)); player.start(); };
+  figure.presets(["unbalanced: β = 2", choose(2)], [`nearly balanced: β = ${number(first)}`, choose(first)], ["balanced: β = 0", choose(0)]);
   const shown = Object.fromEntries(["β = a² − b²", "τ", "E", "bend at τ"].map((name) => [name[0], figure.value(name)]));
 
   const grid = Float64Array.from({ length: 221 }, (_, i) => i * SIDE / 220);

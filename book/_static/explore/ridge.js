@@ -13,6 +13,8 @@ explore.register("ridge", (figure, { X, Y, W_U, k, v, lambda_c, lambda_star, fai
   const size = wake.line({ role: "bound", label: "the four heads" }), linear = wake.line({ role: "leading", label: "rate λ_c − λ" });
   const ridge = figure.slider({ label: "ridge λ/λ_c", min: 0.5, max: 2.2, value: first });
   const count = figure.slider({ label: "heads M", min: 32, max: 1e5, value: many, log: true, format: (M) => number(Math.round(M)) });
+  const set = (share) => () => { ridge.value = share; };
+  figure.presets(["below λ_c", set(0.7)], ["between the thresholds", set((1 + lambda_star / lambda_c) / 2)], ["above λ*", set(1.1 * lambda_star / lambda_c)]);
   const shown = ["empty layer", "rate near zero", "lowest change"].map((name) => figure.value(name));
   let job, best, key;
   const change = ([y, z], lambda, M) => loudness.map((t) => mfbook.risk(task, Float64Array.from([...y, ...z.map((x) => x * t * Math.sqrt(M))]), { weights: [1 / M], lambda }) - none);
@@ -28,7 +30,7 @@ explore.register("ridge", (figure, { X, Y, W_U, k, v, lambda_c, lambda_star, fai
       const start = Float64Array.from(faint.flat());
       job = { lambda, size: [norm(start)], run: mfbook.stepper(mfbook.velocity(task, { lambda }), start, { rtol: 1e-4 }) };
     }
-    while (job.size.length <= STEPS && (!size.data || performance.now() - began < 4)) if (job.run.advance(times[job.size.length])) job.size.push(norm(job.run.y));
+    while (job.size.length <= STEPS && performance.now() - began < 4 + 10 * !size.data) if (job.run.advance(times[job.size.length])) job.size.push(norm(job.run.y));
     if (job.size.length <= STEPS || job.lambda !== lambda) figure.changed();
     if (job.size.length <= STEPS) return;
     size.set(times, job.size), linear.set(times, times.map((t) => job.size[0] * Math.exp((lambda_c - job.lambda) * t)));

@@ -26,11 +26,11 @@ explore.register("two-rates", (figure, { X, Y, W_U, k, v, theta, scales, thresho
   const decay = figure.slider({ label: "decay λ", min: 0.02, max: TOP, value: first, change: (lambda) => choose(dial.x, lambda) });
   const start = figure.select({ label: "Start", value: "cloud", change: () => begin(), options: [["cloud", "a cloud of eight"], ["one", "one head pushed"], ["all", "all pushed alike"], ["own", "as dragged"]] });
   const time = figure.slider({ label: "time τ", min: 0, max: END, value: END });
-  figure.player({ slider: time, seconds: 8 });
+  const player = figure.player({ slider: time, seconds: 8 });
   const shown = ["verdict", "rate of the spread", "rate of the mean"].map((name) => figure.value(name));
-  const dial = map.handle({ label: "Head at rest and decay", x: 1, y: first, role: "found", step: 0.035, constrain: place,
+  const dial = map.handle({ label: "Head at rest and decay", legend: "the head and the decay (drag)", x: 1, y: first, role: "found", step: 0.035, constrain: place,
     move: (c, lambda) => choose(c, lambda), text: (c, lambda) => `c = ${number(c)}, λ = ${number(lambda)}, ${NAMES[regime(c, lambda)]}` });
-  const starts = cloud.map((_, i) => plane.handle({ label: `Start of head ${i + 1}`, group: "heads", size: 5, step: 0.02,
+  const starts = cloud.map((_, i) => plane.handle({ label: `Start of head ${i + 1}`, legend: "start of a head (drag)", group: "heads", size: 5, step: 0.02,
     text: (x, y) => `${number(x)} along, ${number(y)} across`, move(x, y) {
       const by = [x, y].map((target, a) => target - dot(rest.axes[a], of(eta, i)));
       eta = eta.map((e, j) => (Math.floor(j / D) === i ? e + by[0] * rest.axes[0][j % D] + by[1] * rest.axes[1][j % D] : e));
@@ -64,9 +64,10 @@ explore.register("two-rates", (figure, { X, Y, W_U, k, v, theta, scales, thresho
     return drawn.y[Math.floor(t)].map((x, j) => x + (t % 1) * (drawn.y[Math.ceil(t)][j] - x));
   }
   figure.update(() => { // a flow takes several frames; meanwhile the last one that is complete is shown
-    const began = performance.now(), stale = () => job.rest !== rest || job.eta !== eta || job.lambda !== dial.y, done = () => job.y.length > STEPS;
+    const stale = () => job.rest !== rest || job.eta !== eta || job.lambda !== dial.y, done = () => job.y.length > STEPS;
     if (!job || (done() && stale())) job = prepare();
-    while (!done() && (!drawn || performance.now() - began < 3)) if (job.run.advance(days[job.y.length])) job.y.push(job.run.y.slice());
+    const began = performance.now();
+    while (!done() && performance.now() - began < 3) if (job.run.advance(days[job.y.length])) job.y.push(job.run.y.slice());
     if (!done() || stale()) figure.changed();
     if (done() && drawn !== job) {
       drawn = job;
@@ -75,12 +76,17 @@ explore.register("two-rates", (figure, { X, Y, W_U, k, v, theta, scales, thresho
       [job.y.map((y) => spread(y)), job.byH, job.y.map((y) => norm(mean(y))), job.byHK].forEach((values, i) => lines[i].set(days, values));
       ["name", "split", "translation"].forEach((key, i) => shown[i].set(job.verdict[key]));
     }
+    if (!drawn) return;
     const y = seen();
     heads.set(...drawn.rest.axes.map((axis) => cloud.map((_, i) => dot(axis, of(y, i))))), instant.set({ x: time.value });
   });
   figure.says = () => {
+    if (!drawn) return "";
     const { rest, lambda, verdict } = drawn, y = seen(), goes = (rate) => `${rate < 0 ? "falls" : "grows"} at the rate ${number(Math.abs(rate))}`;
     return `The head at rest is ${number(rest.c)} θ*, the decay λ = ${number(lambda)}: ${verdict.name}. To first order and after a while the spread of the heads ${goes(verdict.split)}, their mean ${goes(verdict.translation)}. From τ = 0 to ${number(time.value)} the spread goes from ${number(spread(drawn.eta), 2)} to ${number(spread(y), 2)}, the mean from ${number(norm(mean(drawn.eta)), 2)} to ${number(norm(mean(y)), 2)}.`;
   };
+  const at = thresholds[scales.findIndex((s) => s > 1 - 1e-9)].toSorted((a, b) => a - b), middle = (at[0] + at[1]) / 2;
+  const go = (lambda) => () => { choose(1, lambda); player.start(); };
+  figure.presets(["strong decay: stable", go(1.25 * at[1])], ["in between: heads split", go(middle)], ["weak decay: all leave", go(0.5 * at[0])]);
   begin();
 });

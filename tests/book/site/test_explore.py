@@ -43,6 +43,11 @@ BAD = """(root) => [...root.querySelectorAll('*')].flatMap(e => {
 # Whatever is drawn: the outlines, places and words of all that is not a control.
 DRAWN = """(root) => [...root.querySelectorAll('svg path, svg text, .ex-handle, output')]
     .map(e => [e.getAttribute('d'), e.getAttribute('transform'), e.textContent].join()).join('|')"""
+# Whether an element is what a pointer finds at its middle.
+IN_VIEW = """e => {
+    const box = e.getBoundingClientRect();
+    return e.contains(document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2));
+}"""
 # What the tab key reaches: labels.
 REACHED = """(root) => [...root.querySelectorAll('input, select, button, [tabindex]')]
     .filter(e => e.checkVisibility() && !e.disabled && e.tabIndex >= 0).map(e =>
@@ -122,6 +127,47 @@ def test_text_is_large_and_nothing_is_cut_off(figure):
         becomes_empty(page, BAD, root.element_handle())
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert not root.locator("img").is_visible() and root.locator("svg").count()
+
+
+def test_play_is_above_what_plays_and_each_preset_shows_something_else(figure):
+    page, root = figure
+    first, below = (
+        root.locator(f".mf-explore-{part}").bounding_box() for part in ("play", "panels")
+    )
+    assert first["y"] + first["height"] <= below["y"] + 1
+    presets = root.locator(".mf-explore-presets button").all()
+    assert len(presets) >= 2
+    seen = set()
+    for preset in presets:
+        preset.press("Enter")
+        page.clock.run_for(2 * SECOND)
+        seen.add(root.evaluate(DRAWN))
+    assert len(seen) == len(presets), "two presets show the same"
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
+def test_close_is_in_view_in_the_enlarged_figure(figure, size):
+    page, root = figure
+    page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
+    root.get_by_role("button", name="Enlarge").press("Enter")
+    dialog = page.locator("dialog[open]")
+    close, rows = (
+        dialog.get_by_role("button", name="Close", exact=True),
+        dialog.evaluate("e => e.scrollHeight"),
+    )
+    assert size[0] < 600 or rows <= size[1]  # all of it is seen in a wide window
+    for place in (0, rows):
+        dialog.evaluate("(e, y) => e.scrollTo(0, y)", place)
+        assert close.evaluate(IN_VIEW)
+    close.press("Enter")
+    root.locator(".mf-explore-live").wait_for()
+
+
+def test_paper_shows_the_stored_picture(figure):
+    page, root = figure
+    page.emulate_media(media="print")
+    assert root.locator("img").is_visible() and not root.locator("svg").first.is_visible()
+    page.emulate_media(media="screen")
 
 
 @pytest.mark.weekly
