@@ -1,11 +1,11 @@
-"""Pages of code for newcomers: what they print is what comes, and each task is short."""
+"""What newcomers meet first: pages of code that print what they say, paths that lead on."""
 
 import doctest
 import re
 
 import pytest
 
-from tools.chapters import BOOK, ROOT
+from tools.chapters import BOOK, ROOT, chapters, read, text
 
 PAGE = BOOK / "start-here.md"
 
@@ -29,3 +29,21 @@ def test_each_task_is_short():
 def test_the_page_is_found():
     assert "{doc}`start-here`" in (BOOK / "index.md").read_text(encoding="utf-8")
     assert "book/start-here.md" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name, most", [("ten minutes", 6), ("one hour", 14)])
+def test_each_step_of_a_path_links_to_the_next(name, most):
+    index = (BOOK / "index.md").read_text(encoding="utf-8")
+    part = index.partition(f"(path-{name.replace(' ', '-')})=")[2].partition("\n(")[0]
+    steps = re.findall(r"^1\. \[([^]]+)\]\(#([\w-]+)\) \((\d+) min\)", part, re.M)
+    assert 6 <= len(steps) <= most
+    minutes = sum(int(time) for *_, time in steps)
+    assert minutes <= {"ten minutes": 10, "one hour": 60}[name]
+    cells = [text(c["source"]) for path in chapters() for c in read(path)["cells"]]
+    lines = " ".join(cell for cell in cells if "*Paths.*" in cell)
+    found = re.findall(
+        rf"(?i){name}, step (\d+) of {len(steps)}, next: \[[^]]+\]\(#([\w-]+)\)", lines
+    )
+    assert sorted((int(k), label) for k, label in found) == [
+        (k, label) for k, (_, label, _) in enumerate([*steps[1:], ("", "paths", "")], 1)
+    ]
