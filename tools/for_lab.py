@@ -13,6 +13,7 @@ A link with ``#cell-id=`` scrolls in a file that is open; JupyterLab opens anoth
 from __future__ import annotations
 
 import json
+import platform
 import re
 import shutil
 import sys
@@ -34,6 +35,17 @@ ROLE = re.compile(r"(?<!`)\{([a-z][\w:-]*)\}`([^`]+)`")
 EXPLICIT = re.compile(r"(.*?)\s*<([^<>]+)>", re.S)
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(#([^\s()]+)\)")
 FIELD = re.compile(r"^\s+(\w+) = \{(.*)\},?$", re.M)
+#: What is said before a figure that computes in the rendered page only.
+STILL = (
+    "*Here, in JupyterLab, the next figure is a still picture. It can be played and dragged on "
+    "the rendered page of this chapter, which `make book` writes.*"
+)
+#: What JupyterLab would write into a notebook that it opens, and so mark it as changed.
+PYTHON = {
+    "codemirror_mode": {"name": "ipython", "version": 3}, "file_extension": ".py",
+    "mimetype": "text/x-python", "name": "python", "nbconvert_exporter": "python",
+    "pygments_lexer": "ipython3", "version": platform.python_version(),
+}  # fmt: skip
 #: What can be linked to, with its title: a target, a directive with a label, an equation.
 LABELS = (
     r"^\((?P<label>[\w-]+)\)=(?:\n+#+ (?P<title>.+))?",
@@ -183,6 +195,10 @@ class Edition:
                 lines = self.translated(source, page).splitlines(keepends=True)
                 cells.append({**cell, "source": lines})
                 continue
+            if any("mf-explore" in book.text(output.get("data", {}).get("text/html", ""))
+                   for output in cell.get("outputs", ())):  # fmt: skip
+                still = {"cell_type": "markdown", "id": f"caption-still-{len(cells)}"}
+                cells.append({**still, "metadata": {}, "source": STILL.splitlines(keepends=True)})
             # the parameters of a chapter, which a reader may change, are shown
             if tags & HIDDEN or (own.get("does") and not own.get("open")):
                 hidden = {"source_hidden": True} if "parameters" not in tags else {}
@@ -207,6 +223,7 @@ def write(target: Path, source: Path = book.BOOK) -> list[Path]:
             texts[name] = edition.translated(path.read_text(encoding="utf-8"), name)
         else:
             made = edition.chapter(book.read(path), name)
+            made["metadata"] = {**made["metadata"], "language_info": PYTHON}
             texts[name] = json.dumps(made, indent=1, ensure_ascii=False) + "\n"
     if target.resolve() != source.resolve():
         left = shutil.ignore_patterns("_[etv]*", "__pycache__")

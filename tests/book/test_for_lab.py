@@ -111,7 +111,8 @@ def test_nothing_else_of_the_chapters_changes(written):
     for name in NAMES:
         stored, made = read(BOOK / name), read(written / name)
         own = {cell["id"]: cell for cell in made["cells"]}
-        assert len(own) == len(made["cells"]) and made["metadata"] == stored["metadata"]
+        assert len(own) == len(made["cells"])
+        assert made["metadata"]["kernelspec"] == stored["metadata"]["kernelspec"]
         for cell in stored["cells"]:
             if "google.colab" in text(cell["source"]):
                 assert cell["id"] not in own
@@ -125,7 +126,7 @@ def test_nothing_else_of_the_chapters_changes(written):
                 # links that were put in the place of roles are taken out like them
                 before, after = (re.sub(role, "", text(c["source"])).split() for c in (cell, new))
                 assert before == after, (name, cell["id"])
-        assert all(re.fullmatch(r"caption-\d+", left) for left in own)
+        assert all(re.fullmatch(r"caption-(still-)?\d+", left) for left in own)
 
 
 def test_every_link_leads_to_a_file_and_a_cell(written):

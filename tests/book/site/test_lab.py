@@ -136,6 +136,15 @@ def test_an_untrusted_chapter_is_whole(name, visit, folder):
 
 
 @pytest.mark.weekly
+def test_opening_a_chapter_does_not_mark_it_as_changed(visit):
+    page = visit("01-introduction.ipynb")
+    page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
+    page.wait_for_timeout(2000)
+    assert not page.locator(".lm-TabBar-tab.jp-mod-dirty").count()
+    assert page.get_by_text("is a still picture").count()
+
+
+@pytest.mark.weekly
 def test_the_pair_declares_itself_compatible():
     listed = subprocess.run(
         [*JUPYTER, "labextension", "list"], capture_output=True, text=True, check=True
