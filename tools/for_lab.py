@@ -28,7 +28,7 @@ HIDDEN = {"hide-input", "remove-input", "hide-cell", "remove-cell"}
 #: Directives that are written out here; others are rendered by jupyterlab-myst.
 WRITTEN = (
     "statement-index|statement-links|restored-formulas|figure-index|source-figures|bibliography|"
-    "glossary|eval-rst"
+    "glossary|eval-rst|explorable"
 )
 LIST = re.compile(rf"^(`{{3,}})\{{({WRITTEN})\}}.*\n((?:.*\n)*?)\1[ ]*$", re.M)
 ROLE = re.compile(r"(?<!`)\{([a-z][\w:-]*)\}`([^`]+)`")
@@ -151,6 +151,8 @@ class Edition:
             modules = dict.fromkeys(re.findall(r"auto\w+:: ([\w.]+)", inside))
             calls = ", ".join(f"`help({module})`" for module in modules)
             return f"In a notebook, {calls} prints what the rendered page lists here."
+        if name == "explorable":
+            return "The figure at this place moves on the rendered page; the chapter has a picture."
         if name == "glossary":
             entries = re.findall(r"((?:^\S.*\n)+)((?:^[ ]+.*\n|^\n)+)", inside + "\n", re.M)
             entries = [(words.strip().replace("\n", ", "), text.split()) for words, text in entries]
