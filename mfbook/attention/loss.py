@@ -1,4 +1,4 @@
-"""Softmax, its Jacobian, and the cross-entropy."""
+"""Softmax and cross-entropy."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
 
-__all__ = [
-    "cross_entropy",
-    "softmax",
-    "softmax_jacobian",
-]
+__all__ = ["cross_entropy", "softmax"]
 
 
 def softmax(f: ArrayLike) -> np.ndarray:
@@ -30,15 +26,6 @@ def softmax(f: ArrayLike) -> np.ndarray:
     e = np.exp(f - f.real.max(axis=-1, keepdims=True))
     e /= e.sum(axis=-1, keepdims=True)
     return e
-
-
-def softmax_jacobian(f: ArrayLike) -> np.ndarray:
-    r"""Jacobian :math:`J(f)=\operatorname{diag}(p)-pp^\top` of the softmax (equation (4)).
-
-    - ``f`` (..., V): Logits.
-    """
-    p = softmax(f)
-    return p[..., :, None] * np.eye(p.shape[-1]) - p[..., :, None] * p[..., None, :]
 
 
 def cross_entropy(f: ArrayLike, y: ArrayLike) -> np.ndarray:

@@ -8,6 +8,17 @@ import scipy
 from mfbook.bounds import score_bound
 
 
+def sharp_jacobian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
+    r"""Least possible L of Proposition 3.4: a sharper bound than ``jacobian_bound``.
+
+    .. math:: \|\nabla_\theta\varphi_t\|_{op}\le\sqrt2\,R_XR_U\,r\,\max(1,g)
+
+    Attained by one token if g <= 1, by two opposite tokens if g >= 1 and k >= 2; if g > 1 and
+    k = 1 it is a supremum over the length of the sequence. Derived in Chapter 3.
+    """
+    return math.sqrt(2) * R_X * R_U * r * max(1.0, score_bound(R_X, r, k))
+
+
 def hessian_attained(R_X: float, R_U: float, r: float, k: int) -> float:
     r"""Second derivative that is attained: no valid H is smaller than this.
 
@@ -17,7 +28,6 @@ def hessian_attained(R_X: float, R_U: float, r: float, k: int) -> float:
     All tokens are equal or opposite, repeated so that the attended one is the fraction
     :math:`\beta` of them; the four matrices have rank one and are aligned. It is a supremum over
     the length of the sequence. Chapter 3; a search over all heads and tokens finds nothing larger.
-
     """
     g = score_bound(R_X, r, k)
     if not math.isfinite(g * g):
