@@ -35,7 +35,7 @@ def cross_entropy(f: ArrayLike, y: ArrayLike) -> np.ndarray:
     - ``y`` (..., V): One-hot labels or probability vectors; leading axes broadcast.
     """
     f = validate.array(f, "f", (..., "V"), allow_complex=True)
-    y = validate.probabilities(y, "y", (..., f.shape[-1])).astype(f.real.dtype, copy=False)
+    y = validate.probabilities(y, "y", (..., f.shape[-1]))
     try:
         np.broadcast_shapes(f.shape, y.shape)
     except ValueError:
@@ -45,13 +45,5 @@ def cross_entropy(f: ArrayLike, y: ArrayLike) -> np.ndarray:
 
 def loss(f, y) -> np.ndarray:
     """Cross-entropy of logits f and the soft labels y of a risk, which were checked before."""
-    f = validate.array(f, "f", (..., "V"), allow_complex=True)
     f = f - f.real.max(axis=-1, keepdims=True)
     return np.log(np.exp(f).sum(axis=-1)) - (y * f).sum(axis=-1)
-
-
-def draw_labels(Y, uniform) -> np.ndarray:
-    """One-hot labels for soft labels Y (..., T, V) and uniform numbers (..., T, 1)."""
-    passed = Y.cumsum(axis=-1) > uniform
-    passed[..., -1] = True
-    return np.eye(Y.shape[-1])[passed.argmax(axis=-1)]

@@ -64,7 +64,7 @@ CALLS = {
     "features": call(mf.features, theta=THETA, X=X, W_U=W_U, shape=SHAPE),
     "attention_weights": call(mf.attention_weights, theta=THETA, X=X, shape=SHAPE),
     "AttentionRisk": call(mf.AttentionRisk, asked, X=X, Y=Y, W_U=W_U, shape=SHAPE,
-                          space=RISK.space, dtype=np.float64),
+                          space=RISK.space),
     "AttentionRisk.gradient": call(RISK.gradient, x=THETA, mu=MU),
     "AttentionRisk.sample": call(RISK.sample, asked, rng=0, n=2),
     "SphereEnergy": call(mf.SphereEnergy, asked, beta=2.0, a=UNITS, omega=OMEGA, activation="gelu",
