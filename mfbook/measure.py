@@ -143,13 +143,8 @@ def mixture(mu: Measure, nu: Measure, s: float) -> Measure:
     >>> mixture(Measure([[0.0]]), Measure([[1.0]]), 0.25).weights
     array([0.75, 0.25])
     """
-    check_measure(mu, "mu", real=False)
-    check_measure(nu, "nu", real=False)
-    if mu.dim != nu.dim:
-        raise ValueError(f"nu: expected atoms in R^{mu.dim} as mu has, got R^{nu.dim}")
-    s = validate.positive(s, "s", allow_zero=True)
-    if s > 1:
-        raise ValueError(f"s: expected a number in [0, 1], got {s}")
+    check_pair(mu, nu, real=False)
+    s = validate.positive(s, "s", allow_zero=True, largest=1)
     weights = np.concatenate([(1 - s) * mu.weights, s * nu.weights])
     return Measure(np.concatenate([mu.atoms, nu.atoms]), weights)
 
@@ -163,6 +158,14 @@ def check_measure(value, name: str = "mu", *, real: bool = True, largest: float 
         size = validate.size(value.atoms)
         raise ValueError(f"{name}: expected atoms up to {largest:g} in size, got {size:g}")
     return value
+
+
+def check_pair(mu, nu, real: bool = True) -> None:
+    """Refuse what is not two measures in the same space."""
+    check_measure(mu, "mu", real=real)
+    check_measure(nu, "nu", real=real)
+    if mu.dim != nu.dim:
+        raise ValueError(f"nu: expected atoms in R^{mu.dim} as mu has, got R^{nu.dim}")
 
 
 def check_start(mu, space) -> None:

@@ -157,13 +157,8 @@ class Ball(_Place):
     def tangent(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Project ``v`` on the tangent cone: at the boundary of a ball, drop what points out."""
         x = self._rows(x)
-
-        def inward(b, u):
-            square, outward = _sum(b * b), _sum(b * u)
-            active = (square >= (self.radius * (1 - ON_TOLERANCE)) ** 2) & (outward > 0)
-            return np.where(active, u - outward / np.where(active, square, 1) * b, u)
-
-        return self._each(inward, x, _beside(x, v, "v"))
+        v = _beside(x, v, "v")
+        return self.along(x, v, self.active(x, v))
 
     def active(self, x: np.ndarray, v: np.ndarray, near: float = 0.0) -> np.ndarray:
         """Which balls (n, blocks) the velocities ``v`` at ``x`` would leave, or are ``near`` to."""

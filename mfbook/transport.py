@@ -15,7 +15,7 @@ import numpy as np
 import scipy
 
 from mfbook import _validate as validate
-from mfbook.measure import Measure, check_measure
+from mfbook.measure import Measure, check_pair
 
 __all__ = ["Plan", "coupled_distance", "displacement", "optimal_plan", "wasserstein"]
 
@@ -81,7 +81,7 @@ def optimal_plan(mu: Measure, nu: Measure, p: float = 2) -> Plan:
     p = validate.real(p, "p")  # 2.0 is 2
     if p not in (1, 2):
         raise ValueError(f"p: expected 1 or 2, got {p:g}")
-    (first, x, a), (second, y, b), exponent = scaled(mu, nu)
+    (first, x, a), (second, y, b), exponent = _scaled(mu, nu)
     if len(a) == 1 or len(b) == 1:  # the product is the only plan
         i, j = (part.ravel() for part in np.indices((len(a), len(b))))
         mass = a[i] * b[j]
@@ -136,15 +136,7 @@ def displacement(mu: Measure, nu: Measure, s: float, plan: Plan | None = None) -
     return Measure((1 - s) * mu.atoms[plan.source] + s * nu.atoms[plan.target], plan.mass)
 
 
-def check_pair(mu, nu) -> None:
-    """Raise unless both are measures with real atoms in the same space."""
-    for name, m in (("mu", mu), ("nu", nu)):
-        check_measure(m, name)
-    if mu.dim != nu.dim:
-        raise ValueError(f"nu: expected atoms in R^{mu.dim} as mu has, got R^{nu.dim}")
-
-
-def scaled(mu, nu):
+def _scaled(mu, nu):
     """Index, position and mass of atoms that have some; positions times 2^-exponent, exactly."""
     largest = max(np.abs(mu.atoms).max(), np.abs(nu.atoms).max())
     exponent = int(np.frexp(np.float64(largest))[1])

@@ -77,8 +77,10 @@ def test_kinds_of_objects():
         refused(lambda shape=shape: risk(shape=shape), "shape", TypeError)
     for place in ("ball", 1.0, MU):
         refused(lambda place=place: RISK.on(place), "space", TypeError)
-    for a in (True, 1j, np.nan, np.inf):
+    for a in (True, 1j):
         refused(lambda a=a: a * RISK, "terms", TypeError)
+    for a in (np.nan, np.inf):
+        refused(lambda a=a: a * RISK, "terms")
     refused(lambda: mf.functional.Combination(((1.0, "R"),)), "terms", TypeError)
     for rng in (None, -1, True, "seed", np.random):  # randomness is explicit
         refused(lambda rng=rng: (RISK + mf.Ridge(1.0)).sample(rng, 2), "rng", TypeError)
