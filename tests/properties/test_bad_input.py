@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import mfbook as mf
+from mfbook.space import Ball
 
 S, T, V = 2, 3, 4
 SHAPE = mf.HeadShape(2, 1, 1)
@@ -53,7 +54,7 @@ RELATIONS = {
     "mixture beyond its ends": (lambda: mf.mixture(MU, MU, 1 + 1e-9), "s"),
     "another V": (lambda: risk(W_U=W_U[:, :3]), "Y"),
     "W_U transposed": (lambda: risk(W_U=W_U.T), "W_U"),
-    "space of another size": (lambda: risk(space=mf.Ball(1, (3,))), "space"),
+    "space of another size": (lambda: risk(space=Ball(1, (3,))), "space"),
     "tokens of another size": (lambda: mf.features(THETA, X[..., :1], W_U, SHAPE), "X"),
     "points of another size": (lambda: mf.Ridge(1.0).gradient(THETA, LINE), "x"),
     "anchor of another size": (lambda: mf.Anchor(1.0, [0.0])(MU), "mu"),
@@ -113,7 +114,7 @@ def test_bad_input_is_found_before_any_work():
     before = rng.bit_generator.state
     for call in (
         lambda: RISK.sample(rng, 0),
-        lambda: mf.Ball(1.0, (2,)).sample(rng, 0),
+        lambda: Ball(1.0, (2,)).sample(rng, 0),
         lambda: mf.Sphere().sample(rng, 2, 1),
         lambda: mf.check_functional(RISK, MU, rng, step=0),
         lambda: mf.check_functional(RISK, None, rng),
