@@ -1,4 +1,4 @@
-"""Constants that one page alone shows."""
+"""Constants and bounds that one page alone shows."""
 
 import math
 
@@ -47,3 +47,27 @@ def hessian_attained(R_X: float, R_U: float, r: float, k: int) -> float:
     )
     largest = max(float(norm(grid[i])), -float(found.fun))
     return R_X * R_U * largest
+
+
+def kl_envelope(tau: np.ndarray, E0: float, c: float, alpha: float) -> np.ndarray:
+    r"""Bound of Theorem 6.10 on the gap at times after the inequality begins.
+
+    .. math:: E\le E_0e^{-c\tau}\ (\alpha=\tfrac12),\qquad
+              E\le\big(E_0^{-(2\alpha-1)}+(2\alpha-1)c\tau\big)^{-1/(2\alpha-1)}\ (\alpha>\tfrac12)
+    """
+    if alpha == 0.5:
+        return E0 * np.exp(-c * tau)
+    power = 2 * alpha - 1
+    return E0 * np.exp(-np.log1p(power * c * E0**power * tau) / power)  # alpha may be near 1/2
+
+
+def inflection(beta: float) -> float:
+    r"""Angle up to which the kernel on the circle is concave, Lemma 5.3.
+
+    .. math:: \cos u_*=\frac{\sqrt{1+4\beta^2}-1}{2\beta},\qquad
+              u_*\sim\frac1{\sqrt\beta}\ (\beta\to\infty),\quad u_*\to\frac\pi2\ (\beta\to0)
+
+    Computed from :math:`1-\cos u_*` without cancellation.
+    """
+    root = math.hypot(1, 2 * beta)
+    return 2 * math.asin(math.sqrt((1 + 1 / (root + 2 * beta)) / (root + 1) / 2))
