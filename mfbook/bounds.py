@@ -23,9 +23,9 @@ from mfbook.attention import AttentionRisk, features, softmax
 from mfbook.measure import Measure, check_measure
 
 __all__ = [
-    "FeatureBounds", "GrowthBound", "PropagationBound", "confinement_bound", "data_radii",
-    "feature_bound", "feature_bounds", "feature_variance", "growth_bound", "hessian_bound",
-    "jacobian_bound", "leading_coefficient", "propagation_bound", "score_bound",
+    "FeatureBounds", "GrowthBound", "confinement_bound", "data_radii", "feature_bound",
+    "feature_bounds", "feature_variance", "growth_bound", "hessian_bound", "jacobian_bound",
+    "leading_coefficient", "propagation_log10", "score_bound",
     "third_moment_constant", "token_reach",
 ]  # fmt: skip
 
@@ -179,43 +179,20 @@ def growth_bound(
         return GrowthBound(*(float(x * np.exp(rate)) if x else 0.0 for x, rate in grown))
 
 
-@dataclass(frozen=True)
-class PropagationBound:
-    r"""The mean-square bound of Chapter 5 and the exponent that the paper's proof gives.
-
-    - ``exponent``: :math:`\sqrt2H\tau` if ``one_sided``, that is for a step of at most
-      :math:`4/L^2`; else ``paper_exponent``, :math:`(\sqrt2H+\frac12L^2)\tau`.
-    - ``euler, noise, sampling``: The three terms, before the factor :math:`e^{\text{exponent}}`.
-    """
-
-    exponent: float
-    one_sided: bool
-    paper_exponent: float
-    euler: float
-    noise: float
-    sampling: float
-
-    @property
-    def log10(self) -> float:
-        """Decimal logarithm of the whole bound, which may be too large for a float."""
-        terms = self.euler + self.noise + self.sampling
-        return self.exponent / math.log(10) + math.log10(terms) if terms > 0 else -math.inf
-
-
-def propagation_bound(
+def propagation_log10(
     R_X: float, R_U: float, r: float, k: int, *, M: int, epsilon: float, tau: float
-) -> PropagationBound:
-    r"""Mean-square distance of M heads under SGD from the nonlinear characteristics.
+) -> float:
+    r"""Decimal logarithm of a bound on how far M heads under SGD are from the characteristics.
 
     With :math:`\xi=\frac12`, heads and characteristics in the product of balls of radius r, and
     :math:`|x|_M^2=\frac1M\sum_i\|x_i\|^2`,
 
     .. math:: \big(\mathbb E|\theta^n-\bar\theta(n\varepsilon)|_M^2\big)^{1/2}
-              \le e^{\kappa\tau}\Big[\tfrac{LB}{2\sqrt M}\,\tau
+              \le e^{\Gamma\tau}\Big[\tfrac{LB}{2\sqrt M}\,\tau
               +\tfrac{\sqrt2}2L\big(\sqrt2H+\tfrac12L^2\big)\varepsilon\,\tau
               +\sqrt2\,L\sqrt{\varepsilon\,\tau}\Big]
 
-    where :math:`\kappa=\sqrt2H` if :math:`\varepsilon\le4/L^2` and :math:`\sqrt2H+\frac12L^2` else.
+    where :math:`\Gamma=\sqrt2H` if :math:`\varepsilon\le4/L^2` and :math:`\sqrt2H+\frac12L^2` else.
     A version of Theorem 5.2 in mean square, for one n; derived in Chapter 5.
     """
     M = validate.count(M, "M")
@@ -223,16 +200,11 @@ def propagation_bound(
     c = feature_bounds(R_X, R_U, r, k)
     # Lipschitz constants of the drift in the head and in the measure (26), size of one gradient
     head, measure, size = math.sqrt(2) * c.H, 0.5 * c.L * c.L, math.sqrt(2) * c.L
-    one_sided = epsilon * measure <= 2
-    return PropagationBound(
-        exponent=(head + (0.0 if one_sided else measure)) * tau,
-        one_sided=one_sided,
-        paper_exponent=(head + measure) * tau,
-        # the small factors first: the product may be a number where parts of it are not
-        euler=epsilon * tau * size * ((head + measure) / 2),
-        noise=size * math.sqrt(epsilon * tau),
-        sampling=0.5 * c.L * c.B * tau / math.sqrt(M),
-    )
+    euler = epsilon * tau * size * ((head + measure) / 2)
+    noise = size * math.sqrt(epsilon * tau)
+    sampling = 0.5 * c.L * c.B * tau / math.sqrt(M)
+    exponent = (head + (measure if epsilon * measure > 2 else 0.0)) * tau
+    return exponent / math.log(10) + math.log10(euler + noise + sampling)
 
 
 def feature_variance(risk: AttentionRisk, mu: Measure) -> float:

@@ -162,8 +162,8 @@ def check_measure(value, name: str = "mu", *, real: bool = True, largest: float 
 
 def check_pair(mu, nu, real: bool = True) -> None:
     """Refuse what is not two measures in the same space."""
-    check_measure(mu, "mu", real=real)
-    check_measure(nu, "nu", real=real)
+    check_measure(mu, "mu", real=real, largest=validate.LARGEST)
+    check_measure(nu, "nu", real=real, largest=validate.LARGEST)
     if mu.dim != nu.dim:
         raise ValueError(f"nu: expected atoms in R^{mu.dim} as mu has, got R^{nu.dim}")
 

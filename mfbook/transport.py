@@ -42,7 +42,7 @@ def coupled_distance(mu: Measure, nu: Measure) -> float:
     error = np.abs(mu.weights - nu.weights).max()
     if error > 1e-12:
         raise ValueError(f"nu: expected the weights of mu, got weights that differ by {error:.3g}")
-    return mean_length(mu.atoms.astype(np.float64) - nu.atoms, mu.weights, 2)
+    return mean_length(mu.atoms - nu.atoms, mu.weights, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ def optimal_plan(mu: Measure, nu: Measure, p: float = 2) -> Plan:
     p = validate.real(p, "p")  # 2.0 is 2
     if p not in (1, 2):
         raise ValueError(f"p: expected 1 or 2, got {p:g}")
-    (first, x, a), (second, y, b), exponent = _scaled(mu, nu)
+    (first, x, a), (second, y, b) = _supported(mu), _supported(nu)
     if len(a) == 1 or len(b) == 1:  # the product is the only plan
         i, j = (part.ravel() for part in np.indices((len(a), len(b))))
         mass = a[i] * b[j]
@@ -92,9 +92,8 @@ def optimal_plan(mu: Measure, nu: Measure, p: float = 2) -> Plan:
         mass = a
     else:
         i, j, mass, _ = simplex(x, a, y, b, p)
-    cost = math.ldexp(mean_length(x[i] - y[j], mass, p), exponent)
     source, target, mass = map(validate.frozen, (first[i], second[j], mass))
-    return Plan(source, target, mass, cost)
+    return Plan(source, target, mass, mean_length(x[i] - y[j], mass, p))
 
 
 def wasserstein(mu: Measure, nu: Measure, p: float = 2) -> float:
@@ -136,26 +135,16 @@ def displacement(mu: Measure, nu: Measure, s: float, plan: Plan | None = None) -
     return Measure((1 - s) * mu.atoms[plan.source] + s * nu.atoms[plan.target], plan.mass)
 
 
-def _scaled(mu, nu):
-    """Index, position and mass of atoms that have some; positions times 2^-exponent, exactly."""
-    largest = max(np.abs(mu.atoms).max(), np.abs(nu.atoms).max())
-    exponent = int(np.frexp(np.float64(largest))[1])
-    parts = []
-    for m in (mu, nu):
-        index = np.flatnonzero(m.weights)
-        mass = m.weights[index]
-        atoms = np.ldexp(m.atoms[index].astype(np.float64), -exponent)
-        parts.append((index, atoms, mass / mass.sum()))
-    return *parts, exponent
+def _supported(m):
+    """Index, position and mass of the atoms that have some."""
+    index = np.flatnonzero(m.weights)
+    mass = m.weights[index]
+    return index, m.atoms[index], mass / mass.sum()
 
 
 def mean_length(difference, mass, p: float) -> float:
-    """(sum_k m_k |d_k|^p)^(1/p) of rows d_k, without overflow or underflow of the powers."""
-    scale = np.abs(difference).max()
-    if scale == 0:
-        return 0.0
-    square = ((difference / scale) ** 2).sum(axis=1)
-    return float(scale) * float(mass @ square ** (p / 2)) ** (1 / p)
+    """(sum_k m_k |d_k|^p)^(1/p) of rows d_k."""
+    return float(mass @ (difference**2).sum(axis=1) ** (p / 2)) ** (1 / p)
 
 
 def _resolution(n: int) -> float:

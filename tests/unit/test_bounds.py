@@ -430,8 +430,14 @@ def test_bad_arguments_are_named(name, call):
 
 
 @pytest.mark.parametrize("k", [1, 4])
-def test_steps_up_to_the_stated_length_are_one_sided(k):
-    longest = 2 / drift_constants(1.3, 0.7, 1.1, k)[1]
-    for step, short in ((0.999 * longest, True), (1.001 * longest, False)):
-        report = bounds.propagation_bound(1.3, 0.7, 1.1, k, M=10, epsilon=step, tau=2.0)
-        assert report.one_sided == short == (report.exponent < report.paper_exponent)
+@pytest.mark.parametrize("share", [0.999, 1.001])
+def test_bound_of_propagation_and_steps_that_are_one_sided(k, share):
+    """The exponent jumps where the step is 4 / L^2."""
+    c, tau, M = bounds.feature_bounds(1.3, 0.7, 1.1, k), 2.0, 10
+    head, measure = drift_constants(1.3, 0.7, 1.1, k)
+    step = share * 4 / c.L**2
+    terms = c.L * c.B * tau / (2 * math.sqrt(M)) + math.sqrt(2 * step * tau) * c.L
+    terms += math.sqrt(2) / 2 * c.L * (head + measure) * step * tau
+    expected = math.exp((head + measure * (share > 1)) * tau) * terms
+    found = bounds.propagation_log10(1.3, 0.7, 1.1, k, M=M, epsilon=step, tau=tau)
+    assert found == pytest.approx(math.log10(expected), rel=1e-12)
