@@ -122,12 +122,7 @@ class Measure:
             rank = np.argsort(np.argsort(first))
             label, n = rank[inverse.ravel()], len(first)
             return Measure(atoms[np.sort(first)], np.bincount(label, weights, n))
-        # a power of two, which is exact: squares of distances neither overflow nor vanish
-        exponent = -int(np.frexp(np.abs(atoms).max())[1])
-        with np.errstate(over="ignore"):
-            reach = min(float(np.ldexp(tolerance, exponent)), 4 * self.dim)
-        tree = scipy.spatial.cKDTree(np.ldexp(atoms, exponent))
-        pairs = tree.query_pairs(reach, output_type="ndarray")
+        pairs = scipy.spatial.cKDTree(atoms).query_pairs(tolerance, output_type="ndarray")
         graph = scipy.sparse.csr_array((np.ones(len(pairs)), pairs.T), shape=(len(atoms),) * 2)
         n, label = scipy.sparse.csgraph.connected_components(graph, directed=False)
         mass = np.bincount(label, weights, n)

@@ -21,7 +21,7 @@ from companion.mathematics.derivatives import (
     largest_derivative,
 )
 from mfbook import bounds
-from mfbook.attention import AttentionRisk, HeadShape, cross_entropy, features, softmax
+from mfbook.attention import AttentionRisk, HeadShape, features, softmax
 from mfbook.measure import Measure
 from mfbook.space import Sphere
 
@@ -32,11 +32,6 @@ SCORES = (0.1, 1.0, 4.0)
 def radius(g, k=SMALL.k):
     """Radius of the heads whose scores are at most g, for unit tokens."""
     return math.sqrt(g * math.sqrt(k))
-
-
-def softmax_jacobian(f):
-    p = softmax(f)
-    return p[..., None] * np.eye(p.shape[-1]) - p[..., None] * p[..., None, :]
 
 
 def boundary_heads(shape, r, n, rng):
@@ -55,34 +50,6 @@ def found():
         for g in SCORES
         for order, starts in ((0, 1), (1, 1), (2, 2))
     }
-
-
-# ---------------------------------------------------------------- softmax and loss
-
-
-def test_softmax_constants_are_attained_and_not_exceeded():
-    def norm(f):
-        return np.linalg.eigvalsh(softmax_jacobian(f))[..., -1]
-
-    rng = np.random.default_rng(0)
-    samples = norm(rng.normal(scale=3, size=(5000, 6)))
-    ascents = [
-        -minimize(lambda f: -norm(f), f, method="Nelder-Mead", options={"maxfev": 400}).fun
-        for f in rng.normal(size=(4, 3))
-    ]
-    half = 0.5
-    assert samples.max() <= half and max(ascents) <= half + 1e-15
-    assert max(ascents) > half - 1e-6
-
-
-def test_loss_constant_is_approached_and_not_exceeded():
-    rng = np.random.default_rng(0)
-    f, y = rng.normal(scale=4, size=(3000, 5)), rng.dirichlet(np.full(5, 0.2), size=3000)
-    g = f + rng.normal(scale=2, size=f.shape)
-    slope = np.abs(cross_entropy(f, y) - cross_entropy(g, y)) / np.linalg.norm(f - g, axis=1)
-    assert slope.max() <= math.sqrt(2)
-    wrong = np.linalg.norm(softmax([40.0, 0.0]) - [0.0, 1.0])
-    assert math.sqrt(2) - 1e-12 < wrong <= math.sqrt(2)
 
 
 # ---------------------------------------------------------------- the third moment
@@ -322,24 +289,6 @@ def test_drift_is_lipschitz_with_the_stated_constants():
         assert (np.linalg.norm(change, axis=1) <= allowed).all()
 
 
-def test_drift_constants_are_attained_for_small_scores():
-    # in the head: the worst residual, and curvature of the product of the values
-    risk, others = worst_residual()
-    r, tiny = 0.02, 1e-4
-    head, measure = drift_constants(1.3, 0.7, r, 1)
-    x = np.array([[0.0, 0.0, r / 2, r / 2], [0.0, 0.0, r / 2 + tiny, r / 2 + tiny]])
-    G = risk.gradient(x, others)
-    ratio = np.linalg.norm(G[1] - G[0]) / np.linalg.norm(x[1] - x[0])
-    assert ratio == pytest.approx(head, rel=1e-3)
-    # in the measure: two atoms that cancel, moved so that they no longer do
-    atoms = np.array([[0.0, 0.0, r, r], [0.0, 0.0, r, -r]])
-    moved = atoms - tiny * np.array([[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, -1.0, 1.0]])
-    at_edge = atoms[:1]
-    change = risk.gradient(at_edge, Measure(atoms)) - risk.gradient(at_edge, Measure(moved))
-    cost = np.linalg.norm(atoms - moved, axis=1).mean()
-    assert np.linalg.norm(change) / cost == pytest.approx(measure, rel=0.01)
-
-
 # ---------------------------------------------------------------- approximation
 
 
@@ -352,9 +301,9 @@ def test_feature_variance_and_leading_coefficient_against_loops(heads, S, T):
     sigma2 = kappa = 0.0
     for s, t in np.ndindex(S, T):
         covariance = np.cov(phi[:, s, t].T, aweights=mu.weights, ddof=0)
-        J = softmax_jacobian(mu.weights @ phi[:, s, t])
+        p = softmax(mu.weights @ phi[:, s, t])
         sigma2 += np.trace(covariance) / (S * T)
-        kappa += np.trace(J @ covariance) / (2 * S * T)
+        kappa += np.trace((np.diag(p) - np.outer(p, p)) @ covariance) / (2 * S * T)
     assert bounds.feature_variance(risk, mu) == pytest.approx(sigma2, rel=1e-12)
     assert bounds.leading_coefficient(risk, mu) == pytest.approx(kappa, rel=1e-12)
     assert kappa <= sigma2 / 4

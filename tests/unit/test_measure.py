@@ -101,7 +101,7 @@ def test_merging_keeps_mass_and_barycentre(seed, tolerance):
     assert (merged.size == mu.size) == (far.min() > tolerance)
 
 
-@pytest.mark.parametrize("size", [1e-300, 1.0, 1e300])
+@pytest.mark.parametrize("size", [1e-75, 1.0, 1e75])
 @pytest.mark.parametrize("dim", [1, 2, 20])
 def test_merging_at_any_size_and_in_many_dimensions(size, dim):
     corner = np.full(dim, size)
