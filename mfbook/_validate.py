@@ -13,14 +13,14 @@ import numpy as np
 
 #: How far weights may be from summing to one (accumulated rounding, not carelessness).
 SUM_TOLERANCE = 1e-9
-#: Entries beyond this have products of four that are not finite numbers, in float64 and float32.
-LARGEST, LARGEST_SINGLE = 1e75, 1e9
+#: Entries beyond this have products of four that are not finite numbers.
+LARGEST = 1e75
 
 
 def array(
     value, name: str, shape: tuple, *, allow_complex: bool = False, largest: float = math.inf
 ) -> np.ndarray:
-    """``value`` as a finite array of float64, or of float32 and complex numbers if it has these.
+    """``value`` as a finite array of float64, or of complex128 if complex numbers are allowed.
 
     ``shape`` mixes integers (required sizes), strings (any size) and at most one ``...``.
     ``largest`` is for functions that multiply entries: the largest size of one.
@@ -34,11 +34,8 @@ def array(
         raise ValueError(f"{name}: expected shape {wanted}, got {a.shape}")
     if a.size == 0:
         raise ValueError(f"{name}: expected at least one entry, got shape {a.shape}")
-    if a.dtype.char not in "fdFD":
-        with np.errstate(over="ignore"):  # numbers that float64 cannot hold are refused below
-            a = a.astype(np.complex128 if a.dtype.kind == "c" else np.float64)
-    elif not a.dtype.isnative:
-        a = a.astype(a.dtype.newbyteorder("="))
+    with np.errstate(over="ignore"):  # numbers that float64 cannot hold are refused below
+        a = a.astype(np.complex128 if a.dtype.kind == "c" else np.float64, copy=False)
     if within(a, largest):
         return a
     if not np.isfinite(a).all():
@@ -80,22 +77,11 @@ def plain(value, name: str) -> np.ndarray:
         raise ValueError(f"{name}: expected a rectangular array of numbers ({error})") from None
 
 
-def indices(value, name: str, size: int) -> np.ndarray:
-    """An integer array of any shape with entries from 0 to size - 1."""
-    a = plain(value, name)
-    if a.dtype.kind not in "iu" or a.size == 0:
-        raise TypeError(f"{name}: expected integers, got dtype {a.dtype} and shape {a.shape}")
-    if a.min() < 0 or a.max() >= size:
-        raise ValueError(f"{name}: expected 0 to {size - 1}, got {a.min()} to {a.max()}")
-    return a
-
-
 def probabilities(value, name: str, shape: tuple) -> np.ndarray:
-    """An array (float64) whose last axis holds probability vectors."""
-    p = array(value, name, shape)
-    total = p.sum(axis=-1, dtype=np.float64)
-    # float32 vectors carry rounding of their own
-    tolerance = max(SUM_TOLERANCE, 4 * p.shape[-1] * float(np.finfo(p.dtype).eps))
+    """An array whose last axis holds probability vectors."""
+    p, single = array(value, name, shape), plain(value, name).dtype == np.float32
+    total = p.sum(axis=-1)
+    tolerance = 1e-6 * math.sqrt(p.shape[-1]) if single else SUM_TOLERANCE
     for what, wrong, got in (
         ("no negative entry, got", p < 0, p),
         ("to sum to 1, got sum", np.abs(total - 1) > tolerance, total),
@@ -104,7 +90,7 @@ def probabilities(value, name: str, shape: tuple) -> np.ndarray:
             where = tuple(int(i) for i in np.argwhere(wrong)[0])
             place = f" at index {where}" if where else ""
             raise ValueError(f"{name}: expected {what} {got[where]:.12g}{place}")
-    return p if p.dtype == np.float64 else p / total[..., None]
+    return p / total[..., None] if single else p
 
 
 def real(value, name: str) -> float:

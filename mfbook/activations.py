@@ -16,16 +16,9 @@ from scipy.special import erf, erfc, spence
 from mfbook import _validate as validate
 
 __all__ = [
-    "GELU",
-    "LEAKY_RELU",
-    "LINEAR",
-    "RELU",
-    "SILU",
-    "TANH",
-    "Activation",
-    "activation",
+    "GELU", "LEAKY_RELU", "LINEAR", "RELU", "SILU", "TANH", "Activation", "activation",
     "leaky_relu",
-]
+]  # fmt: skip
 
 #: Where the derivative of GeLU is largest: its second derivative (2 - s^2) n(s) vanishes.
 GELU_STEEPEST = np.sqrt(2.0)
@@ -77,9 +70,7 @@ def leaky_relu(slope: float = 0.01) -> Activation:
 
     - ``slope``: :math:`\alpha`, in [0, 1]; 0 is ReLU.
     """
-    alpha = validate.positive(slope, "slope", allow_zero=True)
-    if alpha > 1:
-        raise ValueError(f"slope: expected a number in [0, 1], got {alpha}")
+    alpha = validate.positive(slope, "slope", allow_zero=True, largest=1)
     return Activation(
         "relu" if alpha == 0 else "leaky_relu" if alpha == 0.01 else f"leaky_relu({alpha:g})",
         lambda s: np.where(_on(s), s, alpha * s + 0.0),

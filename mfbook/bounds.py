@@ -23,42 +23,25 @@ from mfbook.attention import AttentionRisk, features, softmax
 from mfbook.measure import Measure, check_measure
 
 __all__ = [
-    "DriftLipschitz",
-    "FeatureBounds",
-    "GrowthBound",
-    "PropagationBound",
-    "confinement_bound",
-    "data_radii",
-    "drift_lipschitz",
-    "feature_bound",
-    "feature_bounds",
-    "feature_variance",
-    "growth_bound",
-    "hessian_bound",
-    "jacobian_bound",
-    "leading_coefficient",
-    "propagation_bound",
-    "propagation_rate",
-    "score_bound",
-    "sharp_jacobian_bound",
-    "third_moment_constant",
-    "token_reach",
-]
+    "FeatureBounds", "GrowthBound", "confinement_bound", "data_radii", "feature_bound",
+    "feature_bounds", "feature_variance", "growth_bound", "hessian_bound", "jacobian_bound",
+    "leading_coefficient", "propagation_log10", "score_bound",
+    "third_moment_constant", "token_reach",
+]  # fmt: skip
 
 # Heads are treated in blocks whose feature maps hold about this many numbers (32 MB).
 BLOCK = 2**22
 
 
+def _positive(**sizes) -> list[float]:
+    return [validate.positive(value, name) for name, value in sizes.items()]
+
+
 def score_bound(R_X: float, r: float, k: int) -> float:
     r"""Bound :math:`|\langle x_tW_Q,x_uW_K\rangle|/\sqrt k\le g=R_X^2r^2/\sqrt k` on the scores."""
-    R_X, r = validate.positive(R_X, "R_X"), validate.positive(r, "r")
+    R_X, r = _positive(R_X=R_X, r=r)
     # products: a float power raises where it overflows, a product is infinite
     return (R_X * r) * (R_X * r) / math.sqrt(validate.count(k, "k"))
-
-
-def _radii(R_X, R_U, r, k) -> tuple[float, float, float, float]:
-    g = score_bound(R_X, r, k)
-    return float(R_X), validate.positive(R_U, "R_U"), float(r), g
 
 
 def third_moment_constant() -> float:
@@ -78,8 +61,7 @@ def feature_bound(R_X: float, R_U: float, r: float) -> float:
 
     Attained by one token. Derived in Chapter 3.
     """
-    R_X, R_U = validate.positive(R_X, "R_X"), validate.positive(R_U, "R_U")
-    r = validate.positive(r, "r")
+    R_X, R_U, r = _positive(R_X=R_X, R_U=R_U, r=r)
     return R_X * R_U * r * r
 
 
@@ -90,20 +72,8 @@ def jacobian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
 
     Derived in Chapter 3.
     """
-    R_X, R_U, r, g = _radii(R_X, R_U, r, k)
+    R_U, g = validate.positive(R_U, "R_U"), score_bound(R_X, r, k)
     return math.sqrt(2) * R_X * R_U * r * math.hypot(1, g)
-
-
-def sharp_jacobian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
-    r"""Least possible L: the bound of :func:`jacobian_bound`, sharpened.
-
-    .. math:: \|\nabla_\theta\varphi_t\|_{op}\le\sqrt2\,R_XR_U\,r\,\max(1,g)
-
-    Attained by one token if g <= 1, by two opposite tokens if g >= 1 and k >= 2; if g > 1 and
-    k = 1 it is a supremum over the length of the sequence. Beyond the paper; derived in Chapter 3.
-    """
-    R_X, R_U, r, g = _radii(R_X, R_U, r, k)
-    return math.sqrt(2) * R_X * R_U * r * max(1.0, g)
 
 
 def hessian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
@@ -116,7 +86,7 @@ def hessian_bound(R_X: float, R_U: float, r: float, k: int) -> float:
     w of (W_V, W_O) in a direction. Chapter 3 derives it, and shows that it is the least possible
     constant in the limits of small and of large g, and at most 1.62 times it in between.
     """
-    R_X, R_U, r, g = _radii(R_X, R_U, r, k)
+    R_U, g = validate.positive(R_U, "R_U"), score_bound(R_X, r, k)
     a = g + 2 * third_moment_constant() * g * g
     return R_X * R_U * (1 + a + math.hypot(1 - a, 4 * g)) / 2
 
@@ -175,35 +145,10 @@ def confinement_bound(risk: AttentionRisk, mu: Measure | None = None) -> float:
 
 
 @dataclass(frozen=True)
-class DriftLipschitz:
-    r"""Lipschitz constants of :math:`G(\theta;\mu)`: in the head, and in the measure (W₁)."""
-
-    head: float
-    measure: float
-
-
-def drift_lipschitz(R_X: float, R_U: float, r: float, k: int) -> DriftLipschitz:
-    r"""Lipschitz constants of the gradient field (equation (26) made explicit).
-
-    .. math:: \|G(\theta;\mu)-G(\theta';\nu)\|\le\sqrt2\,H\,\|\theta-\theta'\|
-              +\tfrac12L^2\,W_1(\mu,\nu)
-
-    On the convex set of heads with radius r; L is that of :func:`jacobian_bound`. See Chapter 3.
-    """
-    bounds = feature_bounds(R_X, R_U, r, k)
-    return DriftLipschitz(math.sqrt(2) * bounds.H, 0.5 * bounds.L * bounds.L)
-
-
-@dataclass(frozen=True)
 class GrowthBound:
-    r"""How large one head can be after a time :math:`\tau`.
-
-    - ``values, queries``: Bounds on :math:`N_V` and :math:`N_Q` of :func:`growth_bound`.
-    - ``query_slope``: Bound on :math:`\|\nabla_{W_Q}\Psi\|/\|W_K\|`, and with Q and K exchanged.
-    """
+    r"""Bounds on :math:`N_V` (``values``) and :math:`N_Q` (``queries``) of :func:`growth_bound`."""
 
     values: float
-    query_slope: float
     queries: float
 
 
@@ -215,101 +160,51 @@ def growth_bound(
     With :math:`c=\sqrt2R_XR_U`, ``values`` :math:`N_V(0)` and ``queries`` :math:`N_Q(0)`, where
     :math:`N_V=\|W_V\|+\|W_O\|` and :math:`N_Q=\|W_Q\|+\|W_K\|` (Frobenius),
 
-    .. math:: N_V(\tau)&\le e^{c\tau}N_V(0),\\
-              \|\nabla_{W_Q}\Psi\|&\le\frac{cR_X^2}{\sqrt k}\|W_K\|\|W_V\|\|W_O\|,\\
-              N_Q(\tau)&\le N_Q(0)\exp\Big(\frac{R_X^2N_V(0)^2}{8\sqrt k}
-              \big(e^{2c\tau}-1\big)\Big).
+    .. math:: N_V(\tau)\le e^{c\tau}N_V(0),\qquad N_Q(\tau)\le N_Q(0)\exp\Big(
+              \frac{R_X^2N_V(0)^2}{8\sqrt k}\big(e^{2c\tau}-1\big)\Big).
 
     It holds for the flow, for explicit Euler with any step and for stochastic gradients, in the
     rescaled time :math:`\tau=\int2\xi`, whatever the other heads do. Beyond the paper (Remark 3.3
     assumes it); derived in Chapter 3.
     """
-    R_X, R_U = validate.positive(R_X, "R_X"), validate.positive(R_U, "R_U")
+    R_X, R_U = _positive(R_X=R_X, R_U=R_U)
     k, tau = validate.count(k, "k"), validate.positive(tau, "tau", allow_zero=True)
     values = validate.positive(values, "values", allow_zero=True)
     queries = validate.positive(queries, "queries", allow_zero=True)
     c = math.sqrt(2) * R_X * R_U
-    with np.errstate(over="ignore"):
-        v = float(values * np.exp(c * tau)) if values else 0.0
-        start = R_X * values * R_X * values / (8 * math.sqrt(k))
+    start = R_X * values * R_X * values / (8 * math.sqrt(k))
+    with np.errstate(over="ignore"):  # 0 times infinity: what is zero stays zero
         exponent = start * np.expm1(2 * c * tau) if start else 0.0
-        q = float(queries * np.exp(exponent)) if queries else 0.0
-    # ||W_V|| ||W_O|| <= v^2 / 4
-    return GrowthBound(v, c * R_X * R_X / math.sqrt(k) * (v * v) / 4, q)
+        grown = zip((values, queries), (c * tau, exponent), strict=True)
+        return GrowthBound(*(float(x * np.exp(rate)) if x else 0.0 for x, rate in grown))
 
 
-def propagation_rate(M: int, epsilon: float, delta: float, *, D: int, t_end: float) -> float:
-    r"""Rate of Theorem 5.2, equation (23), without its constant.
-
-    .. math:: \operatorname{err}=\varepsilon+\sqrt{\varepsilon\big(D+\log(MN/\delta)\big)}
-              +\sqrt{\frac{1+\log(N/\delta)}M},\qquad N=\lceil t_{\rm end}/\varepsilon\rceil
-
-    For M heads of D parameters; it may fail with the probability ``delta`` in (0, 1).
-    """
-    M, D = validate.count(M, "M"), validate.count(D, "D")
-    epsilon, t_end = validate.positive(epsilon, "epsilon"), validate.positive(t_end, "t_end")
-    if (delta := validate.positive(delta, "delta")) >= 1:
-        raise ValueError(f"delta: expected a number in (0, 1), got {delta}")
-    # 8 is 32 steps of 1/4, also if that is rounded
-    log_n = math.log(max(1.0, np.ceil(t_end / epsilon * (1 - 1e-13))))
-    noise = D + math.log(M) + log_n - math.log(delta)
-    sampling = 1 + log_n - math.log(delta)
-    return epsilon + math.sqrt(epsilon * noise) + math.sqrt(sampling / M)
-
-
-@dataclass(frozen=True)
-class PropagationBound:
-    r"""The mean-square bound of Chapter 5 and the exponent that the paper's proof gives.
-
-    - ``exponent``: :math:`\sqrt2H\tau` if ``one_sided``, that is for a step of at most
-      :math:`4/L^2`; else ``paper_exponent``, :math:`(\sqrt2H+\frac12L^2)\tau`.
-    - ``euler, noise, sampling``: The three terms, before the factor :math:`e^{\text{exponent}}`.
-    """
-
-    exponent: float
-    one_sided: bool
-    paper_exponent: float
-    euler: float
-    noise: float
-    sampling: float
-
-    @property
-    def log10(self) -> float:
-        """Decimal logarithm of the whole bound, which may be too large for a float."""
-        terms = self.euler + self.noise + self.sampling
-        return self.exponent / math.log(10) + math.log10(terms) if terms > 0 else -math.inf
-
-
-def propagation_bound(
+def propagation_log10(
     R_X: float, R_U: float, r: float, k: int, *, M: int, epsilon: float, tau: float
-) -> PropagationBound:
-    r"""Mean-square distance of M heads under SGD from the nonlinear characteristics.
+) -> float:
+    r"""Decimal logarithm of a bound on how far M heads under SGD are from the characteristics.
 
     With :math:`\xi=\frac12`, heads and characteristics in the product of balls of radius r, and
     :math:`|x|_M^2=\frac1M\sum_i\|x_i\|^2`,
 
     .. math:: \big(\mathbb E|\theta^n-\bar\theta(n\varepsilon)|_M^2\big)^{1/2}
-              \le e^{\kappa\tau}\Big[\tfrac{LB}{2\sqrt M}\,\tau
+              \le e^{\Gamma\tau}\Big[\tfrac{LB}{2\sqrt M}\,\tau
               +\tfrac{\sqrt2}2L\big(\sqrt2H+\tfrac12L^2\big)\varepsilon\,\tau
               +\sqrt2\,L\sqrt{\varepsilon\,\tau}\Big]
 
-    where :math:`\kappa=\sqrt2H` if :math:`\varepsilon\le4/L^2` and :math:`\sqrt2H+\frac12L^2` else.
+    where :math:`\Gamma=\sqrt2H` if :math:`\varepsilon\le4/L^2` and :math:`\sqrt2H+\frac12L^2` else.
     A version of Theorem 5.2 in mean square, for one n; derived in Chapter 5.
     """
     M = validate.count(M, "M")
     epsilon, tau = validate.positive(epsilon, "epsilon"), validate.positive(tau, "tau")
-    bounds, drift = feature_bounds(R_X, R_U, r, k), drift_lipschitz(R_X, R_U, r, k)
-    size = math.sqrt(2) * bounds.L  # of one gradient
-    one_sided = epsilon * drift.measure <= 2
-    return PropagationBound(
-        exponent=(drift.head + (0.0 if one_sided else drift.measure)) * tau,
-        one_sided=one_sided,
-        paper_exponent=(drift.head + drift.measure) * tau,
-        # the small factors first: the product may be a number where parts of it are not
-        euler=epsilon * tau * size * ((drift.head + drift.measure) / 2),
-        noise=size * math.sqrt(epsilon * tau),
-        sampling=0.5 * bounds.L * bounds.B * tau / math.sqrt(M),
-    )
+    c = feature_bounds(R_X, R_U, r, k)
+    # Lipschitz constants of the drift in the head and in the measure (26), size of one gradient
+    head, measure, size = math.sqrt(2) * c.H, 0.5 * c.L * c.L, math.sqrt(2) * c.L
+    euler = epsilon * tau * size * ((head + measure) / 2)
+    noise = size * math.sqrt(epsilon * tau)
+    sampling = 0.5 * c.L * c.B * tau / math.sqrt(M)
+    exponent = (head + (measure if epsilon * measure > 2 else 0.0)) * tau
+    return exponent / math.log(10) + math.log10(euler + noise + sampling)
 
 
 def feature_variance(risk: AttentionRisk, mu: Measure) -> float:

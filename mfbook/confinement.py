@@ -90,17 +90,15 @@ class _Potential:
         return self.mu.weights @ self.first_variation(self.mu.atoms)
 
     def first_variation(self, x):
-        x = self._points(x)
         # a product, not a norm: the complex step needs an analytic function
-        return self.lam / 2 * ((x - self.a) ** 2).sum(axis=1)
+        return self.lam / 2 * (self._away(x) ** 2).sum(axis=1)
 
     def gradient(self, x):
-        x = self._points(x)
-        return self.lam * (x - self.a)
+        return self.lam * self._away(x)
 
-    def _points(self, x):
+    def _away(self, x):
         size, largest = ("n", len(self.a)), validate.LARGEST
-        return validate.array(x, "x", size, allow_complex=True, largest=largest)
+        return validate.array(x, "x", size, allow_complex=True, largest=largest) - self.a
 
 
 @dataclass(frozen=True)

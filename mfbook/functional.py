@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 
@@ -25,17 +24,22 @@ from mfbook._types import Seed
 from mfbook.measure import Measure, check_measure, mixture
 from mfbook.space import Euclidean, Space
 
-__all__ = [
-    "Centred", "Combination", "Functional", "FunctionalCheck", "Linearisable", "Local",
-    "Minimisable", "Minimum", "check_functional",
-]  # fmt: skip
+__all__ = ["Combination", "Functional", "FunctionalCheck", "Local", "Minimum", "check_functional"]
 
 
-@runtime_checkable
 class Local(Protocol):
-    """What a functional is at one measure: its value, and its first variation as a function.
+    r"""What a functional is at one measure: its value, and its first variation as a function.
 
-    What it may be besides: :class:`Minimisable`, :class:`Linearisable`, :class:`Centred`.
+    It may offer besides, and algorithms ask for it,
+
+    - ``minimise(rng, ridge=0.0, space=None, **options)``: the :class:`Minimum` of the first
+      variation plus ``ridge/2`` times the squared norm over ``space``, with a rigorous lower bound
+      (certificates); ``NotImplemented`` where none is known.
+    - ``linearised(scale)``: an object whose ``solve(c, b)`` solves :math:`(I-cJ)k=b` for tangent b,
+      where J is ``scale`` times the Jacobian of the tangential gradients at all atoms in all atoms
+      (stiff integrators); or ``NotImplemented``.
+    - ``ridge``: a number, if the first variation is ``ridge/2`` times the squared norm (searches
+      absorb it).
     """
 
     @property
@@ -47,39 +51,6 @@ class Local(Protocol):
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
         """Gradients in ``x``, shape (n, D) to (n, D)."""
-
-
-@runtime_checkable
-class Minimisable(Protocol):
-    """A local that knows the least value of its first variation: certificates ask for it."""
-
-    def minimise(
-        self, rng: Seed, ridge: float = 0.0, space: Space | None = None, **options: Any
-    ) -> Minimum:
-        """Minimum of the first variation plus ``ridge/2`` times the squared norm over ``space``.
-
-        With a rigorous lower bound; ``NotImplemented`` where none is known.
-        """
-
-
-@runtime_checkable
-class Linearisable(Protocol):
-    """A local that stiff integrators can use."""
-
-    def linearised(self, scale: float) -> Any:
-        """Object whose ``solve(c, b)`` solves :math:`(I-cJ)k=b` for tangent b; or NotImplemented.
-
-        J is ``scale`` times the Jacobian of the (tangential) gradients at all atoms in all atoms.
-        """
-
-
-@runtime_checkable
-class Centred(Protocol):
-    """A local with first variation ``ridge/2`` times the squared norm, which searches absorb."""
-
-    @property
-    def ridge(self) -> float:
-        """Strength of the ridge."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +137,7 @@ class Functional:
 
 
 def _sum(F, a, G):
-    known = validate.has(G, ("at",))
-    return Combination(((1.0, F), (a, G))) if known else NotImplemented
+    return Combination(((1.0, F), (a, G))) if validate.has(G, ("at",)) else NotImplemented
 
 
 @dataclass(frozen=True)
@@ -181,19 +151,12 @@ class Combination(Functional):
     terms: tuple
     space: Space = None  # type: ignore[assignment]
 
-    if TYPE_CHECKING:  # what may be given; the fields say what it becomes
-
-        def __init__(self, terms: tuple, space: Space | None = None) -> None: ...
-
     def __post_init__(self):
         flat, spaces = [], []
         for a, F in self.terms:
-            if not validate.has(F, ("at",)):
-                raise TypeError(f"terms: expected functionals with at(mu), got {F!r}")
-            if isinstance(a, bool) or not isinstance(a, Real) or not np.isfinite(float(a)):
-                raise TypeError(f"terms: expected finite real coefficients, got {a!r}")
-            inner = F.terms if isinstance(F, Combination) else ((1.0, F),)
-            flat += [(float(a) * b, G) for b, G in inner]
+            validate.functional(F, "terms")
+            a, inner = validate.finite(a, "terms"), getattr(F, "terms", ((1.0, F),))
+            flat += [(a * b, G) for b, G in inner]
             spaces += [] if isinstance(F.space, Euclidean) else [F.space]
         if not flat:
             raise ValueError("terms: expected at least one functional, got none")
@@ -247,18 +210,17 @@ class _CombinationLocal:
     def linearised(self, scale: float):
         """That of one term that offers it."""
         (a, local), *others = self.terms
-        known = not others and isinstance(local, Linearisable)
+        known = not others and hasattr(local, "linearised")
         return local.linearised(a * scale) if known else NotImplemented
 
     def minimise(self, rng, ridge: float = 0.0, **options) -> Minimum:
         """That of the one term that offers it, if its coefficient is positive, plus ridges."""
-        models = [(a, L) for a, L in self.terms if isinstance(L, Minimisable)]
-        others = [(a, L) for a, L in self.terms if not isinstance(L, Minimisable)]
-        known = len(models) == 1 and models[0][0] > 0
-        if not known or any(not isinstance(L, Centred) for _, L in others):
+        models = [(a, L) for a, L in self.terms if hasattr(L, "minimise")]
+        ridges = [(b, L.ridge) for b, L in self.terms if hasattr(L, "ridge")]
+        if len(models) != 1 or models[0][0] <= 0 or len(ridges) + 1 != len(self.terms):
             return NotImplemented
         ((a, model),) = models
-        total = ridge + sum(b * L.ridge for b, L in others)
+        total = ridge + sum(b * lam for b, lam in ridges)
         m = model.minimise(rng, ridge=total / a, space=self.space, **options)
         return Minimum(m.point, a * m.value, a * m.lower_bound, m.converged, m.evaluations)
 

@@ -122,12 +122,7 @@ class Measure:
             rank = np.argsort(np.argsort(first))
             label, n = rank[inverse.ravel()], len(first)
             return Measure(atoms[np.sort(first)], np.bincount(label, weights, n))
-        # a power of two, which is exact: squares of distances neither overflow nor vanish
-        exponent = -int(np.frexp(np.abs(atoms).max())[1])
-        with np.errstate(over="ignore"):
-            reach = min(float(np.ldexp(tolerance, exponent)), 4 * self.dim)
-        tree = scipy.spatial.cKDTree(np.ldexp(atoms, exponent))
-        pairs = tree.query_pairs(reach, output_type="ndarray")
+        pairs = scipy.spatial.cKDTree(atoms).query_pairs(tolerance, output_type="ndarray")
         graph = scipy.sparse.csr_array((np.ones(len(pairs)), pairs.T), shape=(len(atoms),) * 2)
         n, label = scipy.sparse.csgraph.connected_components(graph, directed=False)
         mass = np.bincount(label, weights, n)
@@ -143,13 +138,8 @@ def mixture(mu: Measure, nu: Measure, s: float) -> Measure:
     >>> mixture(Measure([[0.0]]), Measure([[1.0]]), 0.25).weights
     array([0.75, 0.25])
     """
-    check_measure(mu, "mu", real=False)
-    check_measure(nu, "nu", real=False)
-    if mu.dim != nu.dim:
-        raise ValueError(f"nu: expected atoms in R^{mu.dim} as mu has, got R^{nu.dim}")
-    s = validate.positive(s, "s", allow_zero=True)
-    if s > 1:
-        raise ValueError(f"s: expected a number in [0, 1], got {s}")
+    check_pair(mu, nu, real=False)
+    s = validate.positive(s, "s", allow_zero=True, largest=1)
     weights = np.concatenate([(1 - s) * mu.weights, s * nu.weights])
     return Measure(np.concatenate([mu.atoms, nu.atoms]), weights)
 
@@ -163,6 +153,14 @@ def check_measure(value, name: str = "mu", *, real: bool = True, largest: float 
         size = validate.size(value.atoms)
         raise ValueError(f"{name}: expected atoms up to {largest:g} in size, got {size:g}")
     return value
+
+
+def check_pair(mu, nu, real: bool = True) -> None:
+    """Refuse what is not two measures in the same space."""
+    check_measure(mu, "mu", real=real, largest=validate.LARGEST)
+    check_measure(nu, "nu", real=real, largest=validate.LARGEST)
+    if mu.dim != nu.dim:
+        raise ValueError(f"nu: expected atoms in R^{mu.dim} as mu has, got R^{nu.dim}")
 
 
 def check_start(mu, space) -> None:

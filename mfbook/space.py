@@ -143,10 +143,11 @@ class Ball(_Place):
         """Ambient dimension, the sum of the blocks."""
         return sum(self.blocks)
 
-    def _each(self, f: Callable, *arrays: np.ndarray) -> np.ndarray:
-        """The rows f(block, ...) of all blocks, side by side."""
+    def _each(self, f: Callable, *arrays: np.ndarray, flags=None) -> np.ndarray:
+        """The rows f(block, ...) of all blocks, side by side; flags have one column for each."""
         cuts = np.cumsum(self.blocks)[:-1]
         split = [np.split(a, cuts, axis=-1) for a in arrays]
+        split += [] if flags is None else [np.split(flags, len(self.blocks), axis=-1)]
         return np.concatenate([f(*parts) for parts in zip(*split, strict=True)], axis=-1)
 
     def project(self, x: np.ndarray) -> np.ndarray:
@@ -158,7 +159,7 @@ class Ball(_Place):
         """Project ``v`` on the tangent cone: at the boundary of a ball, drop what points out."""
         x = self._rows(x)
 
-        def inward(b, u):
+        def inward(b, u):  # as `along` for what is active, in half of the time
             square, outward = _sum(b * b), _sum(b * u)
             active = (square >= (self.radius * (1 - ON_TOLERANCE)) ** 2) & (outward > 0)
             return np.where(active, u - outward / np.where(active, square, 1) * b, u)
@@ -174,17 +175,15 @@ class Ball(_Place):
         """Velocities without what points out of the balls that are ``active``; continuous."""
 
         def kept(b, u, on):
-            on = on[..., :1]
             square = np.where(on, _sum(b * b), 1)
-            return np.where(on, u - np.maximum(_sum(b * u), 0) / square * b, u)
+            return u - np.where(on, np.maximum(_sum(b * u), 0), 0) / square * b
 
-        return self._each(kept, x, v, np.repeat(active, self.blocks, axis=-1))
+        return self._each(kept, x, v, flags=active)
 
     def pin(self, x: np.ndarray, active: np.ndarray) -> np.ndarray:
         """Points with the parts in the balls that are ``active`` moved to their boundary."""
         r = self.radius
-        on = np.repeat(active, self.blocks, axis=-1)
-        return self._each(lambda b, on: b * (r / np.where(on[..., :1], _norm(b), r)), x, on)
+        return self._each(lambda b, on: b * (r / np.where(on, _norm(b), r)), x, flags=active)
 
     def contains(self, x: np.ndarray, tolerance: float = ON_TOLERANCE) -> np.ndarray:
         """Whether each row of ``x`` is in the product, up to a relative tolerance."""

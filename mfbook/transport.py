@@ -15,16 +15,14 @@ import numpy as np
 import scipy
 
 from mfbook import _validate as validate
-from mfbook.measure import Measure
+from mfbook.measure import Measure, check_pair
 
 __all__ = ["Plan", "coupled_distance", "displacement", "optimal_plan", "wasserstein"]
 
 #: Pivots the network simplex may take; a backstop, as problems that fit need far fewer.
 MAX_PIVOTS = 10**8
-#: Matrices as large as the cost that a solver holds at its peak (measured), the cost included.
-MATRICES = {"assignment": 1, "simplex": 4}
-#: Entries of a block of distances or projections.
-BLOCK = 2**20
+#: Entries a matrix of costs may have: 2 GiB, and the network simplex holds four such matrices.
+LARGEST = 2**28
 
 
 def coupled_distance(mu: Measure, nu: Measure) -> float:
@@ -32,8 +30,6 @@ def coupled_distance(mu: Measure, nu: Measure) -> float:
 
     The right distance for two runs from the same atoms: it needs no solver, and it does not
     suffer from the dimension as the distance of independent samples does.
-
-    - ``mu, nu``: In the same space.
 
     Examples
     --------
@@ -46,14 +42,14 @@ def coupled_distance(mu: Measure, nu: Measure) -> float:
     error = np.abs(mu.weights - nu.weights).max()
     if error > 1e-12:
         raise ValueError(f"nu: expected the weights of mu, got weights that differ by {error:.3g}")
-    return mean_length(mu.atoms.astype(np.float64) - nu.atoms, mu.weights, 2)
+    return mean_length(mu.atoms - nu.atoms, mu.weights, 2)
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
     r"""A transport plan :math:`\sum_k m_k\,\delta_{(x_{i_k},\,y_{j_k})}`, pair by pair.
 
-    - ``source, target`` (K,): Atoms of the first and of the second measure.
+    - ``source, target`` (K,): Indices of atoms of the first and of the second measure.
     - ``mass`` (K,): The mass each pair moves, positive, sum one.
     - ``cost``: The distance :math:`W_p`, not its p-th power.
     """
@@ -64,53 +60,46 @@ class Plan:
     cost: float
 
 
-def optimal_plan(mu: Measure, nu: Measure, p: float = 2, *, memory: float = 2**31) -> Plan:
+def optimal_plan(mu: Measure, nu: Measure, p: float = 2) -> Plan:
     r"""Cheapest way to move one measure to another: a minimiser of the problem that defines W_p.
 
     .. math:: W_p^p(\mu,\nu)=\min_{\pi}\;\int|x-y|^p\,d\pi(x,y)
         \quad\text{over }\pi\text{ with marginals }\mu,\nu
 
     - ``mu, nu``: With real atoms in the same space.
-    - ``p``: Order.
-    - ``memory``: Bytes the matrices of a solver may take; the line needs none.
+    - ``p``: 1 or 2.
 
     Notes
     -----
     On the line the quantiles are coupled (Villani, *Topics in Optimal Transportation*, 2003,
-    Theorem 2.18). With a point mass there is one plan, the product. Equal numbers of equal weights
-    go to ``scipy.optimize.linear_sum_assignment``, all else to ``ot.emd``. Atoms without weight
-    are dropped; except in a product so are pairs whose mass is rounding, about 1e-15. The distance
-    is computed from the differences of the chosen pairs.
+    Theorem 2.18). Equal numbers of equal weights go to ``scipy.optimize.linear_sum_assignment``,
+    all else to ``ot.emd``. Atoms without weight are dropped, and so are pairs whose mass is
+    rounding, about 1e-15, but none of a product. The distance is computed from the differences of
+    the chosen pairs.
     """
     check_pair(mu, nu)
     p = validate.real(p, "p")  # 2.0 is 2
     if p not in (1, 2):
         raise ValueError(f"p: expected 1 or 2, got {p:g}")
-    memory = validate.positive(memory, "memory")
-    (first, x, a), (second, y, b), exponent = scaled(mu, nu)
-    if len(a) == 1 or len(b) == 1:
+    (first, x, a), (second, y, b) = _supported(mu), _supported(nu)
+    if len(a) == 1 or len(b) == 1:  # the product is the only plan
         i, j = (part.ravel() for part in np.indices((len(a), len(b))))
         mass = a[i] * b[j]
     elif mu.dim == 1:
-        i, j, mass = monotone(x[:, 0], a, y[:, 0], b)
-    elif uniform(a, b):
-        i, j = scipy.optimize.linear_sum_assignment(cost_matrix(x, y, p, memory, "assignment"))
+        i, j, mass = _monotone(x[:, 0], a, y[:, 0], b)
+    elif _uniform(a, b):
+        i, j = scipy.optimize.linear_sum_assignment(_costs(x, y, p))
         mass = a
     else:
-        i, j, mass, _ = simplex(x, a, y, b, p, memory)
-    cost = math.ldexp(mean_length(x[i] - y[j], mass, p), exponent)
+        i, j, mass, _ = simplex(x, a, y, b, p)
     source, target, mass = map(validate.frozen, (first[i], second[j], mass))
-    return Plan(source, target, mass, cost)
+    return Plan(source, target, mass, mean_length(x[i] - y[j], mass, p))
 
 
-def wasserstein(mu: Measure, nu: Measure, p: float = 2, *, memory: float = 2**31) -> float:
+def wasserstein(mu: Measure, nu: Measure, p: float = 2) -> float:
     r"""Wasserstein distance :math:`W_p(\mu,\nu)`, exact up to rounding.
 
     The cost of :func:`optimal_plan`, which says how it is found and what raises.
-
-    - ``mu, nu``: In the same space.
-    - ``p``: 1 or 2.
-    - ``memory``: Bytes that a matrix of costs may take.
 
     Examples
     --------
@@ -118,7 +107,7 @@ def wasserstein(mu: Measure, nu: Measure, p: float = 2, *, memory: float = 2**31
     >>> wasserstein(mu, mu.map(lambda x: x + [3.0, 4.0]))
     5.0
     """
-    return optimal_plan(mu, nu, p, memory=memory).cost
+    return optimal_plan(mu, nu, p).cost
 
 
 def displacement(mu: Measure, nu: Measure, s: float, plan: Plan | None = None) -> Measure:
@@ -137,9 +126,7 @@ def displacement(mu: Measure, nu: Measure, s: float, plan: Plan | None = None) -
     McCann (1997); Villani, *Topics in Optimal Transportation* (2003), Section 5.1.
     """
     check_pair(mu, nu)
-    s = validate.positive(s, "s", allow_zero=True)
-    if s > 1:
-        raise ValueError(f"s: expected a number in [0, 1], got {s}")
+    s = validate.positive(s, "s", allow_zero=True, largest=1)
     plan = optimal_plan(mu, nu) if plan is None else validate.instance(plan, "plan", Plan)
     for name, m, index in (("mu", mu, plan.source), ("nu", nu, plan.target)):
         marginal = np.bincount(index, plan.mass, m.size)
@@ -148,36 +135,16 @@ def displacement(mu: Measure, nu: Measure, s: float, plan: Plan | None = None) -
     return Measure((1 - s) * mu.atoms[plan.source] + s * nu.atoms[plan.target], plan.mass)
 
 
-def check_pair(mu, nu) -> None:
-    """Raise unless both are measures with real atoms in the same space."""
-    for name, m in (("mu", mu), ("nu", nu)):
-        validate.instance(m, name, Measure)
-        if np.iscomplexobj(m.atoms):
-            raise TypeError(f"{name}: expected real atoms, got complex ones")
-    if mu.dim != nu.dim:
-        raise ValueError(f"nu: expected atoms in R^{mu.dim} as mu has, got R^{nu.dim}")
-
-
-def scaled(mu, nu):
-    """Index, position and mass of atoms that have some; positions times 2^-exponent, exactly."""
-    largest = max(np.abs(mu.atoms).max(), np.abs(nu.atoms).max())
-    exponent = int(np.frexp(np.float64(largest))[1])
-    parts = []
-    for m in (mu, nu):
-        index = np.flatnonzero(m.weights)
-        mass = m.weights[index]
-        atoms = np.ldexp(m.atoms[index].astype(np.float64), -exponent)
-        parts.append((index, atoms, mass / mass.sum()))
-    return *parts, exponent
+def _supported(m):
+    """Index, position and mass of the atoms that have some."""
+    index = np.flatnonzero(m.weights)
+    mass = m.weights[index]
+    return index, m.atoms[index], mass / mass.sum()
 
 
 def mean_length(difference, mass, p: float) -> float:
-    """(sum_k m_k |d_k|^p)^(1/p) of rows d_k, without overflow or underflow of the powers."""
-    scale = np.abs(difference).max()
-    if scale == 0:
-        return 0.0
-    square = ((difference / scale) ** 2).sum(axis=1)
-    return float(scale) * float(mass @ square ** (p / 2)) ** (1 / p)
+    """(sum_k m_k |d_k|^p)^(1/p) of rows d_k."""
+    return float(mass @ (difference**2).sum(axis=1) ** (p / 2)) ** (1 / p)
 
 
 def _resolution(n: int) -> float:
@@ -185,15 +152,15 @@ def _resolution(n: int) -> float:
     return 4 * np.finfo(np.float64).eps * math.sqrt(n)
 
 
-def uniform(a, b) -> bool:
+def _uniform(a, b) -> bool:
     """Whether the weights are equal, and as many of one measure as of the other."""
     return len(a) == len(b) and np.ptp(a) == 0 and np.ptp(b) == 0
 
 
-def monotone(x, a, y, b):
+def _monotone(x, a, y, b):
     """Optimal plan on the line, which couples equal quantiles."""
     i, j = np.argsort(x, kind="stable"), np.argsort(y, kind="stable")
-    if uniform(a, b):
+    if _uniform(a, b):
         return i, j, a
     left, right = np.cumsum(a[i]), np.cumsum(b[j])
     left, right = left / left[-1], right / right[-1]
@@ -205,29 +172,23 @@ def monotone(x, a, y, b):
     return i[np.searchsorted(left, middle)], j[np.searchsorted(right, middle)], mass
 
 
-def cost_matrix(x, y, p: float, memory: float, solver: str):
-    """|x_i - y_j|^p of all pairs, if the solver then fits in the memory."""
+def _costs(x, y, p: float):
+    """|x_i - y_j|^p of all pairs."""
+    if len(x) * len(y) > LARGEST:
+        raise ValueError(f"mu: {len(x)} times {len(y)} atoms of nu need more than 2 GiB of memory")
     # differences, not the expanded square: that one cancels for clouds far from the origin
-    needed = 8 * len(x) * len(y) * MATRICES[solver]
-    if needed > memory:
-        raise ValueError(
-            f"memory: {len(x)} times {len(y)} atoms need {needed / 1e9:.3g} GB, more than the "
-            f"{memory / 1e9:.3g} GB allowed; take fewer atoms"
-        )
     return scipy.spatial.distance.cdist(x, y, "euclidean" if p == 1 else "sqeuclidean")
 
 
-def simplex(x, a, y, b, p: float, memory: float):
+def simplex(x, a, y, b, p: float):
     """Optimal plan and the potential of the targets, by the network simplex."""
     # here, not at the top: POT imports every array library it finds (seconds for torch and jax)
     from ot.lp import emd
 
-    cost = cost_matrix(x, y, p, memory, "simplex")
+    cost = _costs(x, y, p)
     scale = cost.max() or 1.0
     cost /= scale
-    with warnings.catch_warnings():
-        # what POT warns of is raised below
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):  # what POT warns of is raised below
         flow, log = emd(a, b, cost, numItermax=MAX_PIVOTS, log=True)
     if log["warning"] is not None:
         raise RuntimeError(f"optimal transport was not solved: {log['warning']}")

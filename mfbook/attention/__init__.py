@@ -9,16 +9,10 @@ once.
 """
 
 from mfbook.attention.features import attention_weights, features
-from mfbook.attention.loss import cross_entropy, softmax, softmax_jacobian
+from mfbook.attention.loss import cross_entropy, softmax
 from mfbook.attention.risk import AttentionRisk
 from mfbook.attention.shape import HeadShape
 
 __all__ = [
-    "AttentionRisk",
-    "HeadShape",
-    "attention_weights",
-    "cross_entropy",
-    "features",
-    "softmax",
-    "softmax_jacobian",
-]
+    "AttentionRisk", "HeadShape", "attention_weights", "cross_entropy", "features", "softmax",
+]  # fmt: skip

@@ -11,10 +11,7 @@ from numpy.typing import ArrayLike
 from mfbook import _validate as validate
 from mfbook.attention.shape import HeadShape
 
-__all__ = [
-    "attention_weights",
-    "features",
-]
+__all__ = ["attention_weights", "features"]
 
 
 def attention_weights(theta: ArrayLike, X: ArrayLike, shape: HeadShape) -> np.ndarray:

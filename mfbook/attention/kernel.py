@@ -25,12 +25,6 @@ HEADS, SEQUENCES = 192, 64
 KEEP = 2**25
 
 
-def cast(theta, risk):
-    """Heads in the precision of the risk; complex stays complex."""
-    kind = np.result_type(risk.dtype, np.complex64) if np.iscomplexobj(theta) else risk.dtype
-    return np.asarray(theta, dtype=kind)
-
-
 def _score_matrices(theta, risk) -> tuple[np.ndarray, bool]:
     """B = W_Q W_K^T / sqrt(k) of each head as (key feature, query feature, m); are scores small?
 
@@ -38,7 +32,7 @@ def _score_matrices(theta, risk) -> tuple[np.ndarray, bool]:
     proved by |x_i^T B (x_j - x_i)| <= 2 max|x|^2 |B|; X is real, so only Re B enters the real part.
     """
     W_Q, W_K, _, _ = risk.shape._split(theta)
-    B = W_Q @ W_K.transpose(0, 2, 1) / np.sqrt(theta.real.dtype.type(risk.shape.k))
+    B = W_Q @ W_K.transpose(0, 2, 1) / np.sqrt(risk.shape.k)
     with np.errstate(over="ignore", invalid="ignore"):
         bound = 2 * (risk.X**2).sum(-1).max() * np.sqrt((B.real**2).sum((1, 2)).max())
     small = bool(bound < np.log(np.finfo(B.dtype).max / (8 * risk.X.shape[1])))
@@ -117,7 +111,7 @@ def forward(risk, mu) -> tuple[np.ndarray, Iterable | None]:
 
     These are the attention weights, if they fit.
     """
-    theta = cast(mu.atoms, risk)
+    theta = mu.atoms
     S, T, d = risk.X.shape
     out, mean = np.zeros((S, T, d), theta.dtype), np.zeros((d, d), theta.dtype)
     work = _Work(risk, len(theta), theta.dtype)
@@ -127,7 +121,7 @@ def forward(risk, mu) -> tuple[np.ndarray, Iterable | None]:
     kept, used = [], 0
     for h in blocks(len(theta), HEADS):
         B, small = _score_matrices(theta[h], risk)
-        C = _value_matrices(theta[h], risk) * mu.weights[h].astype(theta.real.dtype)
+        C = _value_matrices(theta[h], risk) * mu.weights[h]
         mean += C.sum(axis=2)
         for s, i in product(blocks(S, SEQUENCES), range(1, T)):
             x, keys = work.split(s, i)

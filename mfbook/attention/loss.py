@@ -1,4 +1,4 @@
-"""Softmax, its Jacobian, and the cross-entropy."""
+"""Softmax and cross-entropy."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
 
-__all__ = [
-    "cross_entropy",
-    "softmax",
-    "softmax_jacobian",
-]
+__all__ = ["cross_entropy", "softmax"]
 
 
 def softmax(f: ArrayLike) -> np.ndarray:
@@ -32,15 +28,6 @@ def softmax(f: ArrayLike) -> np.ndarray:
     return e
 
 
-def softmax_jacobian(f: ArrayLike) -> np.ndarray:
-    r"""Jacobian :math:`J(f)=\operatorname{diag}(p)-pp^\top` of the softmax (equation (4)).
-
-    - ``f`` (..., V): Logits.
-    """
-    p = softmax(f)
-    return p[..., :, None] * np.eye(p.shape[-1]) - p[..., :, None] * p[..., None, :]
-
-
 def cross_entropy(f: ArrayLike, y: ArrayLike) -> np.ndarray:
     r"""Loss :math:`\ell(f,y)=\log\sum_ie^{f_i}-\langle y,f\rangle` in nats (equation (9)).
 
@@ -48,7 +35,7 @@ def cross_entropy(f: ArrayLike, y: ArrayLike) -> np.ndarray:
     - ``y`` (..., V): One-hot labels or probability vectors; leading axes broadcast.
     """
     f = validate.array(f, "f", (..., "V"), allow_complex=True)
-    y = validate.probabilities(y, "y", (..., f.shape[-1])).astype(f.real.dtype, copy=False)
+    y = validate.probabilities(y, "y", (..., f.shape[-1]))
     try:
         np.broadcast_shapes(f.shape, y.shape)
     except ValueError:
@@ -58,13 +45,5 @@ def cross_entropy(f: ArrayLike, y: ArrayLike) -> np.ndarray:
 
 def loss(f, y) -> np.ndarray:
     """Cross-entropy of logits f and the soft labels y of a risk, which were checked before."""
-    f = validate.array(f, "f", (..., "V"), allow_complex=True)
     f = f - f.real.max(axis=-1, keepdims=True)
     return np.log(np.exp(f).sum(axis=-1)) - (y * f).sum(axis=-1)
-
-
-def draw_labels(Y, uniform) -> np.ndarray:
-    """One-hot labels for soft labels Y (..., T, V) and uniform numbers (..., T, 1)."""
-    passed = Y.cumsum(axis=-1) > uniform
-    passed[..., -1] = True
-    return np.eye(Y.shape[-1])[passed.argmax(axis=-1)]

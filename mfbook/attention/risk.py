@@ -1,12 +1,4 @@
-r"""One causal self-attention layer whose heads are particles, and its cross-entropy risk.
-
-A head is :math:`\theta=(W_Q,W_K,W_V,W_O)`. On tokens :math:`X\in\mathbb R^{T\times d}` it
-contributes the logits :math:`\varphi(X;\theta)=A\,X\,W_VW_OW_U`, with A the row-softmax of
-:math:`XW_Q(XW_K)^\top/\sqrt k` under the causal mask; a measure :math:`\mu` over heads predicts
-with :math:`f(X;\mu)=\int\varphi\,d\mu`. :func:`features` states this formula;
-:class:`AttentionRisk` computes the risk, its first variation and its gradient for many heads at
-once.
-"""
+"""The cross-entropy risk of a measure over heads, for many heads at once."""
 
 from __future__ import annotations
 
@@ -22,16 +14,14 @@ from mfbook import _validate as validate
 from mfbook._types import Seed
 from mfbook.attention.best_head import best_head
 from mfbook.attention.features import attention_weights
-from mfbook.attention.kernel import cast, forward, pull_back
-from mfbook.attention.loss import draw_labels, loss, softmax
+from mfbook.attention.kernel import forward, pull_back
+from mfbook.attention.loss import loss, softmax
 from mfbook.attention.shape import HeadShape
 from mfbook.functional import Functional, Minimum
 from mfbook.measure import Measure, check_measure
 from mfbook.space import Euclidean, Space
 
-__all__ = [
-    "AttentionRisk",
-]
+__all__ = ["AttentionRisk"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +42,6 @@ class AttentionRisk(Functional):
     - ``W_U`` (d, V): Fixed projection to the vocabulary.
     - ``shape``: Sizes of one head.
     - ``space``: Where heads live: all of R^D (default) or ``shape.ball(radius)``.
-    - ``dtype``: Precision of data and of everything computed. Default float64. Complex heads are
-      allowed in either and give complex results (for the complex step).
 
     Notes
     -----
@@ -62,7 +50,7 @@ class AttentionRisk(Functional):
     free; tokens enter relative to the query's own; the residual is contracted with :math:`W_U`
     first; the attention weights are kept for the gradient while they fit in 32 MB, else
     recomputed. Beyond that, memory is linear in the number of heads with a constant of a few D
-    numbers.
+    numbers. Complex heads give complex results, for derivatives by complex step.
 
     Examples
     --------
@@ -75,17 +63,15 @@ class AttentionRisk(Functional):
     >>> zero = Measure(np.zeros((1, shape.size)))
     >>> R.logits(zero).shape, bool(np.allclose(R.residual(zero), 1 / 4 - R.Y))
     ((5, 6, 4), True)
-    >>> index, uniform = R.draw(0, n=2)
-    >>> R.labels(index, uniform).shape, R.sample(0, n=2).X.shape
-    ((2, 6, 4), (2, 6, 3))
+    >>> R.sample(0, n=2).X.shape
+    (2, 6, 3)
     """
 
     X: np.ndarray
     Y: np.ndarray
     W_U: np.ndarray
     shape: HeadShape
-    space: Space = None  # type: ignore[assignment]
-    dtype: type = np.float64
+    space: Space = Euclidean()
 
     if TYPE_CHECKING:  # what may be given; the fields say what it becomes
 
@@ -95,31 +81,22 @@ class AttentionRisk(Functional):
             Y: ArrayLike,
             W_U: ArrayLike,
             shape: HeadShape,
-            space: Space | None = None,
-            dtype: type = np.float64,
+            space: Space = ...,
         ) -> None: ...
 
     def __post_init__(self):
         validate.instance(self.shape, "shape", HeadShape)
-        try:
-            dtype: np.dtype = np.dtype(self.dtype)
-        except (TypeError, ValueError, SyntaxError):  # NumPy's own words for its strings
-            dtype = np.dtype(object)
-        if dtype not in (np.dtype(np.float64), np.dtype(np.float32)):
-            raise TypeError(f"dtype: expected float64 or float32, got {self.dtype!r}")
-        largest = _largest(dtype)
+        largest = validate.LARGEST
         X = validate.array(self.X, "X", ("S", "T", self.shape.d), largest=largest)
         W_U = validate.array(self.W_U, "W_U", (self.shape.d, "V"), largest=largest)
         Y = validate.probabilities(self.Y, "Y", (X.shape[0], X.shape[1], W_U.shape[1]))
-        space = Euclidean() if self.space is None else validate.space(self.space)
-        if getattr(space, "dim", self.shape.size) != self.shape.size:
+        dim = getattr(validate.space(self.space), "dim", self.shape.size)
+        if dim != self.shape.size:
             raise ValueError(
-                f"space: expected dimension {self.shape.size} of {self.shape}, got {space.dim}"
+                f"space: expected dimension {self.shape.size} of {self.shape}, got {dim}"
             )
         for name, value in (("X", X), ("Y", Y), ("W_U", W_U)):
-            object.__setattr__(self, name, validate.frozen(value.astype(dtype)))
-        object.__setattr__(self, "space", space)
-        object.__setattr__(self, "dtype", dtype.type)
+            object.__setattr__(self, name, validate.frozen(value))
 
     def __repr__(self) -> str:
         S, T, V = self.Y.shape
@@ -127,7 +104,7 @@ class AttentionRisk(Functional):
 
     def at(self, mu: Measure) -> AttentionLocal:
         """Logits and residual at ``mu``, computed once."""
-        check_measure(mu, real=False, largest=_largest(self.dtype))
+        check_measure(mu, real=False, largest=validate.LARGEST)
         if mu.dim != self.shape.size:
             raise ValueError(
                 f"mu: expected heads of {self.shape.size} parameters for {self.shape}, got {mu.dim}"
@@ -145,7 +122,7 @@ class AttentionRisk(Functional):
 
     def over_weights(self, atoms: np.ndarray) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
         """Return the function ``w -> (R, dR/dw)`` of the weights; attention is computed once."""
-        size, largest = ("n", self.shape.size), _largest(self.dtype)
+        size, largest = ("n", self.shape.size), validate.LARGEST
         atoms = validate.array(atoms, "atoms", size, allow_complex=True, largest=largest)
         A = attention_weights(atoms, self.X, self.shape)
         _, _, W_V, W_O = self.shape._split(atoms)
@@ -166,10 +143,9 @@ class AttentionRisk(Functional):
         - ``rng``: Source of randomness, or a seed.
         - ``n``: Number of sequences, at least 1.
         """
-        rng, n = validate.generator(rng), validate.count(n, "n")
         index, uniform = self.draw(rng, n)
         labels = self.labels(index, uniform)
-        return AttentionRisk(self.X[index], labels, self.W_U, self.shape, self.space, self.dtype)
+        return AttentionRisk(self.X[index], labels, self.W_U, self.shape, self.space)
 
     def draw(self, rng: Seed, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Random numbers of one sample: indices of n sequences, and a uniform number per label."""
@@ -177,17 +153,13 @@ class AttentionRisk(Functional):
         return rng.integers(len(self.X), size=n), rng.random((n, self.Y.shape[1], 1))
 
     def labels(self, index: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-        """One-hot labels (..., T, V) of sequences ``index`` (...), drawn from their soft labels.
+        """One-hot labels (..., T, V) of the sequences ``index`` (...), drawn from their soft ones.
 
-        The label is the first word at which the cumulative probability passes ``uniform``, shape
-        (..., T, 1).
-
-        - ``index`` (...): Which sequences.
-        - ``uniform`` (..., T, 1): Numbers in [0, 1).
+        The first word at which the cumulative probability passes ``uniform`` (..., T, 1) in [0, 1).
         """
-        index = validate.indices(index, "index", len(self.Y))
-        uniform = validate.array(uniform, "uniform", (*index.shape, self.Y.shape[1], 1))
-        return draw_labels(self.Y[index], uniform)
+        passed = self.Y[index].cumsum(axis=-1) > uniform
+        passed[..., -1] = True
+        return np.eye(self.Y.shape[-1])[passed.argmax(axis=-1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +201,7 @@ class AttentionLocal:
         shape = self.risk.shape
         # measures are immutable: the same array means the same heads
         kept = self._kept if x is self.mu.atoms else None
-        scale = np.sqrt(theta.real.dtype.type(shape.k))
+        scale = np.sqrt(shape.k)
         G = np.empty(theta.shape, np.result_type(theta, self._dual))
         t = (0, 2, 1)
         for h, dB, dC in pull_back(self.risk, theta, self._dual, kept=kept):
@@ -263,13 +235,8 @@ class AttentionLocal:
     def _dual(self) -> np.ndarray:
         """Z divided by the number of tokens: the expectation's weights included."""
         S, T, _ = self.Z.shape
-        return self.Z / self.Z.real.dtype.type(S * T)
+        return self.Z / (S * T)
 
     def _heads(self, x, name="x") -> np.ndarray:
-        size, largest = ("n", self.risk.shape.size), _largest(self.risk.dtype)
-        return cast(validate.array(x, name, size, allow_complex=True, largest=largest), self.risk)
-
-
-def _largest(dtype) -> float:
-    """Size up to which products of four entries are finite numbers."""
-    return validate.LARGEST if dtype == np.float64 else validate.LARGEST_SINGLE
+        size, largest = ("n", self.risk.shape.size), validate.LARGEST
+        return validate.array(x, name, size, allow_complex=True, largest=largest)

@@ -10,9 +10,7 @@ import numpy as np
 from mfbook import _validate as validate
 from mfbook.space import Ball
 
-__all__ = [
-    "HeadShape",
-]
+__all__ = ["HeadShape"]
 
 
 @dataclass(frozen=True)

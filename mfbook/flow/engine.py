@@ -29,7 +29,7 @@ from mfbook.flow.integrators import (
 from mfbook.flow.learning_rate import LearningRate, as_profile
 from mfbook.flow.solvers import RK4, Adaptive, Euler
 from mfbook.flow.trajectory import Trajectory
-from mfbook.functional import Functional, Linearisable
+from mfbook.functional import Functional
 from mfbook.measure import Measure, check_measure, check_start
 from mfbook.space import Euclidean, Space
 
@@ -101,7 +101,8 @@ class _Descent:
     def linearised(self, mu):
         """The system of all atoms linearised, where the functional offers it."""
         local = self.F.at(mu)
-        return local.linearised(-1.0) if isinstance(local, Linearisable) else NotImplemented
+        linearised = getattr(local, "linearised", None)
+        return linearised(-1.0) if linearised else NotImplemented
 
 
 def flow(

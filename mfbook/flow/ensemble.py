@@ -77,8 +77,6 @@ def sgd_ensemble(
     if isinstance(F, Combination) and [a for a, _ in F.terms] == [1.0]:  # R.on(space)
         F = F.terms[0][1]
     F = validate.instance(F, "F", AttentionRisk)
-    if F.dtype is not np.float64:
-        raise ValueError(f"F: expected float64, got {F.dtype.__name__}")
     atoms = validate.array(atoms, "atoms", ("R", "M", F.shape.size))
     R, M = atoms.shape[:2]
     if weights is not None:

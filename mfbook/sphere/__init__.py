@@ -7,7 +7,7 @@ circle too.
 
 from mfbook.sphere.clusters import Clusters, clusters, default_threshold
 from mfbook.sphere.energy import Field, SphereEnergy
-from mfbook.sphere.kernel import funk_hecke, inflection, kernel
+from mfbook.sphere.kernel import funk_hecke, kernel
 from mfbook.sphere.linearised import Linearised, frames
 from mfbook.sphere.mass import anticoncentration
 from mfbook.sphere.minimiser import CircleMinimum, minimise_on_circle
@@ -41,6 +41,5 @@ __all__ = [
     "SphereEnergy",
     "frames",
     "funk_hecke",
-    "inflection",
     "kernel",
 ]

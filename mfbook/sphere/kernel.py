@@ -22,7 +22,6 @@ from mfbook import _validate as validate
 
 __all__ = [
     "funk_hecke",
-    "inflection",
     "kernel",
 ]
 
@@ -127,21 +126,6 @@ def _log_multiplicity(d: int, K: int) -> np.ndarray:
     k = np.arange(1, K)
     count = np.log(2 * k + d - 2) + gammaln(k + d - 2) - gammaln(k + 1) - gammaln(d - 1)
     return np.concatenate([[0.0], count])
-
-
-def inflection(beta: float) -> float:
-    r"""Angle up to which the kernel is concave, Lemma 5.3.
-
-    .. math:: \cos u_*=\frac{\sqrt{1+4\beta^2}-1}{2\beta},\qquad
-              u_*\sim\frac1{\sqrt\beta}\ (\beta\to\infty),\quad u_*\to\frac\pi2\ (\beta\to0)
-
-    Computed from :math:`1-\cos u_*` without cancellation.
-
-    - ``beta``: Inverse temperature.
-    """
-    beta = validate.scale(beta, "beta")
-    root = math.hypot(1, 2 * beta)
-    return _angle((1 + 1 / (root + 2 * beta)) / (root + 1))
 
 
 def _angle(versine: float) -> float:

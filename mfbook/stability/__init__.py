@@ -16,7 +16,7 @@ from mfbook.stability.monotone import (
     strong_monotonicity,
 )
 from mfbook.stability.radial import RadialDrift, radial_drift
-from mfbook.stability.rates import KLFit, kl_envelope, kl_fit
+from mfbook.stability.rates import KLFit, kl_fit
 from mfbook.stability.support import Alternative, Stationarity, best_alternative, stationarity
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "best_alternative",
     "curvature_margin",
     "dirac_stability",
-    "kl_envelope",
     "kl_fit",
     "radial_drift",
     "second_variation",

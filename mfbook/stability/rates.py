@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
 
-__all__ = ["KLFit", "kl_envelope", "kl_fit"]
+__all__ = ["KLFit", "kl_fit"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,32 +61,6 @@ def kl_fit(gap: ArrayLike, dissipation: ArrayLike, *, blocks: int = 8) -> KLFit:
     alpha = _slope(x, y) / 2
     interval = (float(slopes.mean() - half) / 2, float(slopes.mean() + half) / 2)
     return KLFit(alpha, interval, slopes)
-
-
-def kl_envelope(tau: ArrayLike, E0: float, c: float, alpha: float) -> np.ndarray:
-    r"""Return the bound of Theorem 6.10 on the gap at times after the inequality begins.
-
-    .. math:: E\le E_0e^{-c\tau}\ (\alpha=\tfrac12),\qquad
-              E\le\big(E_0^{-(2\alpha-1)}+(2\alpha-1)c\tau\big)^{-1/(2\alpha-1)}\ (\alpha>\tfrac12)
-
-    - ``tau`` (n,): Rescaled time since the gap was ``E0``; not negative.
-    - ``alpha``: In [1/2, 1).
-    """
-    tau = validate.array(tau, "tau", ("n",))
-    if (tau < 0).any():
-        raise ValueError(f"tau: expected times >= 0, got {tau.min():g}")
-    E0, c = validate.positive(E0, "E0"), validate.positive(c, "c")
-    if not 0.5 <= (alpha := validate.real(alpha, "alpha")) < 1:
-        raise ValueError(f"alpha: expected a number in [1/2, 1), got {alpha}")
-    if alpha == 0.5:
-        with np.errstate(over="ignore"):
-            return E0 * np.exp(-c * tau)
-    power = 2 * alpha - 1
-    # E0 taken out and the rest in logarithms: nothing overflows however small or large they are,
-    # and nothing cancels when alpha is close to 1/2
-    with np.errstate(divide="ignore"):
-        growth = np.log(power) + np.log(c) + power * np.log(E0) + np.log(tau)
-    return E0 * np.exp(-np.logaddexp(0.0, growth) / power)
 
 
 def _slope(x, y) -> float:

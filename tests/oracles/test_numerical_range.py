@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from companion.mathematics.constants import hessian_attained
+from companion.mathematics.constants import hessian_attained, inflection
 from companion.mathematics.tokens import TokenEnergy, softmax_field, softmax_potential
 from mfbook import bounds
 from mfbook.activations import GELU, TANH
@@ -24,7 +24,6 @@ from mfbook.measure import Measure, mixture
 from mfbook.sphere import (
     SphereEnergy,
     funk_hecke,
-    inflection,
     kernel,
     minimise_on_circle,
     second_order,

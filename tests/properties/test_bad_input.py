@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import mfbook as mf
+from mfbook.space import Ball
 
 S, T, V = 2, 3, 4
 SHAPE = mf.HeadShape(2, 1, 1)
@@ -53,14 +54,13 @@ RELATIONS = {
     "mixture beyond its ends": (lambda: mf.mixture(MU, MU, 1 + 1e-9), "s"),
     "another V": (lambda: risk(W_U=W_U[:, :3]), "Y"),
     "W_U transposed": (lambda: risk(W_U=W_U.T), "W_U"),
-    "space of another size": (lambda: risk(space=mf.Ball(1, (3,))), "space"),
+    "space of another size": (lambda: risk(space=Ball(1, (3,))), "space"),
     "tokens of another size": (lambda: mf.features(THETA, X[..., :1], W_U, SHAPE), "X"),
     "points of another size": (lambda: mf.Ridge(1.0).gradient(THETA, LINE), "x"),
     "anchor of another size": (lambda: mf.Anchor(1.0, [0.0])(MU), "mu"),
     "sizes that overflow": (lambda: mf.HeadShape(2**31, 1, 2**32), "size"),
     "the sphere of a line": (lambda: mf.Sphere().sample(0, 3, 1), "dim"),
     "no term": (lambda: mf.functional.Combination(()), "terms"),
-    "beyond float32": (lambda: risk(W_U=1e39 * (W_U + 1), dtype=np.float32), "W_U"),
 }
 
 
@@ -78,10 +78,10 @@ def test_kinds_of_objects():
         refused(lambda shape=shape: risk(shape=shape), "shape", TypeError)
     for place in ("ball", 1.0, MU):
         refused(lambda place=place: RISK.on(place), "space", TypeError)
-    for dtype in (np.float16, int, complex, "precise"):
-        refused(lambda dtype=dtype: risk(dtype=dtype), "dtype", TypeError)
-    for a in (True, 1j, np.nan, np.inf):
+    for a in (True, 1j):
         refused(lambda a=a: a * RISK, "terms", TypeError)
+    for a in (np.nan, np.inf):
+        refused(lambda a=a: a * RISK, "terms")
     refused(lambda: mf.functional.Combination(((1.0, "R"),)), "terms", TypeError)
     for rng in (None, -1, True, "seed", np.random):  # randomness is explicit
         refused(lambda rng=rng: (RISK + mf.Ridge(1.0)).sample(rng, 2), "rng", TypeError)
@@ -114,7 +114,7 @@ def test_bad_input_is_found_before_any_work():
     before = rng.bit_generator.state
     for call in (
         lambda: RISK.sample(rng, 0),
-        lambda: mf.Ball(1.0, (2,)).sample(rng, 0),
+        lambda: Ball(1.0, (2,)).sample(rng, 0),
         lambda: mf.Sphere().sample(rng, 2, 1),
         lambda: mf.check_functional(RISK, MU, rng, step=0),
         lambda: mf.check_functional(RISK, None, rng),

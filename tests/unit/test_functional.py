@@ -44,9 +44,9 @@ class Planted(Functional):
     """A right functional with mistakes: each function gets the right answer and may spoil it."""
 
     F: Functional
-    wrong_value: object = same
-    wrong_first_variation: object = same
-    wrong_gradient: object = same
+    f: object = same  # of the value
+    p: object = same  # of the first variation
+    g: object = same  # of its gradient
 
     @property
     def space(self):
@@ -55,9 +55,9 @@ class Planted(Functional):
     def at(self, mu):
         local = self.F.at(mu)
         return SimpleNamespace(
-            value=self.wrong_value(local.value, mu),
-            first_variation=lambda x: self.wrong_first_variation(local.first_variation(x), x),
-            gradient=lambda x: self.wrong_gradient(local.gradient(x), x),
+            value=self.f(local.value, mu),
+            first_variation=lambda x: self.p(local.first_variation(x), x),
+            gradient=lambda x: self.g(local.gradient(x), x),
         )
 
 
@@ -77,7 +77,7 @@ RIGHT = {
     "interaction on the sphere": (Interaction(Sphere()), ROUND),
     "interaction in a ball": (Interaction(Ball(1.0, (2, 1))), Measure([[0.6, 0.8, 0.5]])),
     "the normal part of a gradient does not matter": (
-        Planted(Interaction(Sphere()), wrong_gradient=lambda g, x: g + 3 * x),
+        Planted(Interaction(Sphere()), g=lambda g, x: g + 3 * x),
         ROUND,
     ),
     "zero, where errors are absolute": (0.0 * Ridge(1.0), INSIDE),
@@ -97,38 +97,29 @@ def test_right_functionals_pass(name, seed):
 BY_GRADIENT, BY_VALUE = {"gradient", "complex_step_x"}, {"first_variation", "complex_step_mu"}
 ALL_OF_GRADIENT = BY_GRADIENT | {"complex_step_mu"}
 WRONG = {
-    "gradient doubled": ({"wrong_gradient": lambda g, x: 2 * g}, ALL_OF_GRADIENT),
+    "gradient doubled": ({"g": lambda g, x: 2 * g}, ALL_OF_GRADIENT),
     "gradient wrong in one block": (
-        {"wrong_gradient": lambda g, x: g * (np.arange(g.shape[1]) < g.shape[1] - 3)},
+        {"g": lambda g, x: g * (np.arange(g.shape[1]) < g.shape[1] - 3)},
         ALL_OF_GRADIENT,
     ),
-    "gradient that is not a number": (
-        {"wrong_gradient": lambda g, x: g * np.nan},
-        ALL_OF_GRADIENT,
-    ),
+    "gradient that is not a number": ({"g": lambda g, x: g * np.nan}, ALL_OF_GRADIENT),
     "first variation of the wrong sign": (
-        {"wrong_first_variation": lambda p, x: -p},
+        {"p": lambda p, x: -p},
         {"first_variation", *BY_GRADIENT},
     ),
     "first variation and gradient doubled": (
-        {"wrong_first_variation": lambda p, x: 2 * p, "wrong_gradient": lambda g, x: 2 * g},
+        {"p": lambda p, x: 2 * p, "g": lambda g, x: 2 * g},
         BY_VALUE,
     ),
     "first variation of another functional": (
-        {"wrong_first_variation": lambda p, x: p + (x**2).sum(axis=1)},
+        {"p": lambda p, x: p + (x**2).sum(axis=1)},
         {"first_variation", *BY_GRADIENT},
     ),
-    "first variation through the real part": (
-        {"wrong_first_variation": lambda p, x: p.real},
-        {"complex_step_x"},
-    ),
-    "value doubled": ({"wrong_value": lambda f, mu: 2 * f}, BY_VALUE),
-    "value that forgets the weights": (
-        {"wrong_value": lambda f, mu: R(Measure(mu.atoms))},
-        BY_VALUE,
-    ),
-    "value through abs": ({"wrong_value": lambda f, mu: np.abs(f)}, {"complex_step_mu"}),
-    "value that is not a number": ({"wrong_value": lambda f, mu: f * np.nan}, BY_VALUE),
+    "first variation through the real part": ({"p": lambda p, x: p.real}, {"complex_step_x"}),
+    "value doubled": ({"f": lambda f, mu: 2 * f}, BY_VALUE),
+    "value that forgets the weights": ({"f": lambda f, mu: R(Measure(mu.atoms))}, BY_VALUE),
+    "value through abs": ({"f": lambda f, mu: np.abs(f)}, {"complex_step_mu"}),
+    "value that is not a number": ({"f": lambda f, mu: f * np.nan}, BY_VALUE),
 }
 
 
@@ -144,13 +135,13 @@ def test_wrong_functionals_fail_where_they_are_wrong(name, seed):
 
 
 def test_errors_count_where_they_are_above_the_tolerance():
-    boundary = Planted(R.on(BALL), wrong_gradient=lambda g, x: 1.1 * g)
+    boundary = Planted(R.on(BALL), g=lambda g, x: 1.1 * g)
     result = check_functional(boundary, ON_BOUNDARY, 0)
     assert not result.ok and result.gradient > 1e-3
     assert check_functional(boundary, ON_BOUNDARY, 0, tolerance=0.2).ok
     assert not check_functional(R, INSIDE, 0, tolerance=1e-20).ok
     for size in (1e-9, 1e9):  # relative to the size of the functional
-        doubled = check_functional(Planted(size * R, wrong_gradient=lambda g, x: 2 * g), INSIDE, 0)
+        doubled = check_functional(Planted(size * R, g=lambda g, x: 2 * g), INSIDE, 0)
         assert 0.1 < doubled.gradient < 10
 
 

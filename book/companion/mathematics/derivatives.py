@@ -21,9 +21,6 @@ from mfbook.attention import HeadShape
 from mfbook.optimise.descent import descend
 from mfbook.space import Euclidean
 
-#: Twelve entries are multiplied and the product is squared: up to this size that is finite.
-LARGEST = 1e10
-
 __all__ = [
     "DerivativeNorms",
     "Extreme",
@@ -39,7 +36,7 @@ def directional_derivatives(
     X: ArrayLike,
     W_U: ArrayLike,
     shape: HeadShape,
-    counts: ArrayLike | None = None,
+    log_counts: ArrayLike = (0.0,),
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     r"""Feature map at the last position and its first two derivatives along a direction.
 
@@ -51,14 +48,9 @@ def directional_derivatives(
               D\varphi[h]&=[m'W_VW_O+m(aW_O+W_Vb)]W_U,\\
               D^2\varphi[h,h]&=[m''W_VW_O+2m'(aW_O+W_Vb)+2m\,ab]W_U.
 
-    Exact up to rounding: no finite difference is involved. Derived in Chapter 3.
+    Each token counts as often as ``log_counts`` says. Exact up to rounding; see Chapter 3.
     """
-    log_counts = 0.0 if counts is None else np.log(np.asarray(counts))[..., None, :]
-    return _derivatives(*map(np.asarray, (theta, h, X, W_U)), shape, log_counts)
-
-
-def _derivatives(theta, h, X, W_U, shape, log_counts):
-    """The formulas of :func:`directional_derivatives`, without checks."""
+    theta, h, X, W_U = map(np.asarray, (theta, h, X, W_U))
     W_Q, W_K, W_V, W_O = shape._split(theta)
     q, kappa, a, b = shape._split(h)
     query = X[..., -1:, :]
@@ -67,7 +59,7 @@ def _derivatives(theta, h, X, W_U, shape, log_counts):
     def scores(left, right):
         return (query @ left) @ (np.swapaxes(right, -1, -2) @ tokens)
 
-    s = scores(W_Q, W_K) + log_counts
+    s = scores(W_Q, W_K) + np.asarray(log_counts)[..., None, :]
     A = np.exp(s - s.real.max(axis=-1, keepdims=True))
     A = A / A.sum(axis=-1, keepdims=True)
 
@@ -105,10 +97,8 @@ def derivative_norms(
     eigenvector for given e and e is parallel to :math:`D^2\varphi[h,h]`; neither step can lower
     the value.
     """
-    theta = np.asarray(theta, dtype=float)
+    theta, X, W_U = (np.asarray(a, dtype=float) for a in (theta, X, W_U))
     n, D = theta.shape
-    X = np.asarray(X, dtype=float)
-    W_U = np.asarray(W_U, dtype=float)
     unit = np.eye(D)
 
     def along(directions):
@@ -188,9 +178,7 @@ def largest_derivative(
     it returns is attained (in the numbers of times: approached by long sequences), so it bounds
     every valid constant from below.
     """
-    r, rng = r, np.random.default_rng(rng)
-    T, starts = tokens, starts
-    D, d = shape.size, shape.d
+    rng, T, D, d = np.random.default_rng(rng), tokens, shape.size, shape.d
     ends = np.cumsum([*shape.blocks, T * d, D, d])
     W_U = R_U * np.eye(d)
 
@@ -203,7 +191,7 @@ def largest_derivative(
     def objective(z):
         # one complex step for each variable, all in one batch
         theta, h, X, e, log_counts = unpack(z + 1e-30j * np.eye(z.size))
-        D_phi = _derivatives(theta, h, X, W_U, shape, log_counts[..., None, :])[order]
+        D_phi = directional_derivatives(theta, h, X, W_U, shape, log_counts)[order]
         value = (D_phi * e).sum(axis=-1)
         return -value[0].real, -value.imag[None] / 1e-30
 

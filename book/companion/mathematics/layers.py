@@ -30,9 +30,7 @@ def label(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
     The label is the sign of coordinate 0: -1 for layer 1, +1 for layer 2.
     """
-    first = np.asarray(first, dtype=float)
-    second = np.asarray(second, dtype=float)
-    heads = np.concatenate([first, second])
+    heads = np.concatenate([first, second], dtype=float)
     signs = np.repeat([-1.0, 1.0], [len(first), len(second)])
     return np.column_stack([signs, heads])
 
@@ -70,10 +68,6 @@ class _HeadRidgeLocal:
         return self.lam * np.concatenate([0 * x[:, :1], x[:, 1:]], axis=1)
 
 
-#: Ten entries are multiplied after two layers: up to this size the product is a finite number.
-LARGEST = 1e20
-
-
 @dataclass(frozen=True, eq=False)
 class StackedRisk(Functional):
     """Cross-entropy risk of labelled heads in two layers, in nats per token."""
@@ -84,20 +78,16 @@ class StackedRisk(Functional):
     shape: HeadShape
 
     def __post_init__(self):
-        X = np.asarray(self.X, dtype=float)
-        W_U = np.asarray(self.W_U, dtype=float)
-        Y = np.asarray(self.Y, dtype=float)
-        for name, value in (("X", X), ("Y", Y), ("W_U", W_U)):
-            object.__setattr__(self, name, value)
+        for name in ("X", "Y", "W_U"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=float))
 
     def at(self, mu: Measure) -> StackedLocal:
         """Tokens after layer 1, logits, and what the loss asks of both, computed once."""
-        upper = mu.atoms[:, 0].real > 0
-        first, second = unlabel(mu.atoms)
+        (first, second), upper = unlabel(mu.atoms), mu.atoms[:, 0].real > 0
         lower_weights, upper_weights = 2 * mu.weights[~upper], 2 * mu.weights[upper]
-        X = self.X + _write(_Layer(first, self.X, self.shape), lower_weights)
+        X = self.X + _Layer(first, self.X, self.shape).write(lower_weights)
         layer = _Layer(second, X, self.shape)
-        f = _write(layer, upper_weights) @ self.W_U
+        f = layer.write(upper_weights) @ self.W_U
         Z = 2 * (softmax(f) - self.Y) @ self.W_U.T / (X.shape[0] * X.shape[1])
         asked = np.tensordot(upper_weights, layer.pull_tokens(Z), 1)
         return StackedLocal(self, loss(f, self.Y).mean(), f, X, (asked, Z))
@@ -113,40 +103,31 @@ class StackedLocal:
     tokens: np.ndarray
     duals: tuple[np.ndarray, np.ndarray]
 
+    def _each(self, x, quantity) -> np.ndarray:
+        """A quantity of layer and dual for the heads of each layer, in the order of x."""
+        upper = x[:, 0].real > 0
+        layers = zip((~upper, upper), (self.risk.X, self.tokens), self.duals, strict=True)
+        parts = [
+            quantity(_Layer(x[here, 1:], X, self.risk.shape), dual) for here, X, dual in layers
+        ]
+        return np.concatenate(parts)[np.argsort(np.argsort(upper, kind="stable"))]
+
     def correlation(self, x) -> np.ndarray:
         r"""Matrix C of each labelled head's attention, with :math:`\Psi=\langle W_VW_O,C\rangle`.
 
         For layer 1 it correlates what the head attends to with what layer 2 asks of the stream,
         for layer 2 with the residual of the prediction. Shape (n, 1 + D) to (n, d, d).
         """
-        parts = [(here, layer.correlation(dual)) for here, layer, dual in self._layers(x)]
-        out = np.empty((len(x), *2 * (self.risk.shape.d,)), np.result_type(*(C for _, C in parts)))
-        for here, C in parts:
-            out[here] = C
-        return out
-
-    def _layers(self, x):
-        """For each layer: which points stand in it, the layer, and its dual."""
-        upper = x[:, 0].real > 0
-        for here, X, dual in zip((~upper, upper), (self.risk.X, self.tokens), self.duals,
-                                 strict=True):  # fmt: skip
-            yield here, _Layer(x[here, 1:], X, self.risk.shape), dual
+        return self._each(x, _Layer.correlation)
 
     def first_variation(self, x) -> np.ndarray:
         """First variation at labelled heads x (n, 1 + D), against the measure; shape (n,)."""
-        parts = [(here, layer.value(dual)) for here, layer, dual in self._layers(x)]
-        out = np.empty(len(parts[0][0]), np.result_type(*(v for _, v in parts)))
-        for here, value in parts:
-            out[here] = value
-        return out
+        return self._each(x, _Layer.value)
 
     def gradient(self, x) -> np.ndarray:
         """Its gradient in x, with zero for the label; shape (n, 1 + D)."""
-        parts = [(here, layer.pull_heads(dual)) for here, layer, dual in self._layers(x)]
-        out = np.zeros(np.shape(x), np.result_type(*(g for _, g in parts)))
-        for here, gradient in parts:
-            out[here, 1:] = gradient
-        return out
+        G = self._each(x, _Layer.pull_heads)
+        return np.concatenate([np.zeros_like(G[:, :1]), G], axis=1)
 
 
 class _Layer:
@@ -163,6 +144,10 @@ class _Layer:
         e = np.where(visible, np.exp(np.where(visible, scores - largest, 0)), 0)
         self.A = e / e.sum(axis=-1, keepdims=True)
         self.attended = self.A @ X
+
+    def write(self, weights):
+        """What the layer adds to the tokens, shape (S, T, d)."""
+        return np.tensordot(weights, self.attended @ self.C[:, None], 1)
 
     def value(self, dual):
         """Sum over tokens of <dual, A X W_V W_O>, shape (n,)."""
@@ -203,9 +188,3 @@ class _Layer:
             + dS @ self.keys @ W_Q
             + dS.swapaxes(2, 3) @ self.queries @ W_K
         )
-
-
-def _write(layer, weights):
-    """What a layer adds to the tokens, shape (S, T, d)."""
-    mixed = layer.attended @ layer.C[:, None]
-    return np.tensordot(weights, mixed, 1)

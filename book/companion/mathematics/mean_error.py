@@ -34,10 +34,8 @@ def mean_error_coefficient(
     Here :math:`U_t(\mu)=F(\mu_t)` along its gradient flow. Each second derivative is a central
     difference of the first variation of ``influence``. Chapter 5b.
     """
-    w, step = mu.weights, step
-    total = 0.0
-    for i in range(mu.size):
-        h = (np.arange(mu.size) == i) - w
+    w, total = mu.weights, 0.0
+    for i, h in enumerate(np.eye(mu.size) - w):
         move = step * min(1.0, w[i])  # keeps all weights positive
         up, down = (
             influence(F, Measure(mu.atoms, w + side * h), times, rtol=rtol)

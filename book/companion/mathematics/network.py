@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -58,15 +57,9 @@ class TwoLayerRisk(Functional):
     :math:`2nL`: its flow runs through the same states 2n times faster.
     """
 
-    X: np.ndarray
-    Y: np.ndarray
-    activation: Activation = "tanh"  # type: ignore[assignment]
-
-    if TYPE_CHECKING:  # what may be given; the fields say what it becomes
-
-        def __init__(
-            self, X: ArrayLike, Y: ArrayLike, activation: Activation | str = "tanh"
-        ) -> None: ...
+    X: ArrayLike  # (n, d)
+    Y: ArrayLike  # (n,)
+    activation: str | Activation = "tanh"
 
     def __post_init__(self):
         object.__setattr__(self, "X", np.asarray(self.X, dtype=float))

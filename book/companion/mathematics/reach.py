@@ -136,12 +136,8 @@ def head_reach(
     X = np.asarray(X, dtype=float)
     if X.shape[2] > 5:
         raise ValueError(f"X: expected at most 5 dimensions, got {X.shape[2]}")
-    scale = radius**2 / np.sqrt(k)
-    slope = slope if slope is None else slope
-    options = tolerance, budget
-    corners = _sphere(X.shape[2])
-    cells = _facets(corners)
-    used, cells = np.unique(cells, return_inverse=True)
+    scale, options, corners = radius**2 / np.sqrt(k), (tolerance, budget), _sphere(X.shape[2])
+    used, cells = np.unique(_facets(corners), return_inverse=True)
     directions = corners[used]
     ends, slopes = _reach(X, scale, directions, slope, *options)
     return Reach(X, scale, directions, cells.reshape(-1, X.shape[2]), slopes, ends, options)

@@ -38,19 +38,13 @@ def weighted_gradient(
     its size, that of the risk of the sample; with the unit vector of one sequence minus 1/N, how
     the gradient of this sequence differs from the mean. Heads of weight zero are carried along.
     """
-    theta = _numbers(theta, "theta", ("runs", "m", risk.shape.size))
+    theta, heads, sequences = map(np.asarray, (theta, heads, sequences))
     runs, m, _ = theta.shape
-    heads = _numbers(heads, "heads", (runs, m))
-    sequences = _numbers(sequences, "sequences", (runs, len(risk.X)))
     kind = np.result_type(theta, heads, sequences, np.float64)
     losses, gradient = np.empty(sequences.shape, kind), np.empty(theta.shape, kind)
     for r in blocks(runs, max(1, BLOCK // m)):
         losses[r], gradient[r] = _block(risk, theta[r], heads[r], sequences[r])
     return losses, gradient
-
-
-def _numbers(value: ArrayLike, name: str, shape: tuple) -> np.ndarray:
-    return np.asarray(value)
 
 
 def _block(risk, theta, heads, sequences):

@@ -13,7 +13,7 @@ from companion.tasks.sentences import sentence_data
 from mfbook._types import Seed
 from mfbook.attention import AttentionRisk, HeadShape
 from mfbook.measure import Measure
-from mfbook.space import Space
+from mfbook.space import Euclidean, Space
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,17 +56,13 @@ class Task:
         """
         return cls(**sentence_data(sentences, projection, rng, end), name=name)
 
-    def risk(
-        self, shape: HeadShape, space: Space | None = None, dtype: type = np.float64
-    ) -> AttentionRisk:
+    def risk(self, shape: HeadShape, space: Space | None = None) -> AttentionRisk:
         """Cross-entropy risk of a measure over heads on this task."""
-        return AttentionRisk(self.X, self.Y, self.W_U, shape, space, dtype)
+        return AttentionRisk(self.X, self.Y, self.W_U, shape, space or Euclidean())
 
-    def held_out_risk(
-        self, shape: HeadShape, space: Space | None = None, dtype: type = np.float64
-    ) -> AttentionRisk:
-        """Risk on the sequences set aside; takes what :meth:`risk` takes."""
-        return self.held_out.risk(shape, space, dtype)
+    def held_out_risk(self, shape: HeadShape, space: Space | None = None) -> AttentionRisk:
+        """Risk on the sequences set aside."""
+        return self.held_out.risk(shape, space)
 
     def sequence(self, s: int) -> tuple[str, ...]:
         """Words of one sequence; where there is no word, the empty string."""

@@ -16,7 +16,7 @@ from companion.tasks import teacher_student
 from mfbook import Measure
 from mfbook.attention import softmax
 from mfbook.flow import flow
-from mfbook.sphere import Explicit
+from mfbook.sphere import Explicit, clusters
 from mfbook.transport import displacement
 from tools.chapters import BOOK
 
@@ -157,7 +157,7 @@ def counts():
         theta[: n // 2] = theta[0] + 0.01 * rng.normal(size=n // 2)
         reach = Explicit(cap=cap).threshold(beta, 2)
         for rule in ("arcs", "single"):
-            known = mf.clusters(on_circle(theta), threshold=reach, linkage=rule)
+            known = clusters(on_circle(theta), threshold=reach, linkage=rule)
             parts = {"theta": theta, "beta": beta, "cap": cap, "rule": rule}
             yield """const reach = ring.threshold(beta, cap);
                 const { count, labels, masses } = ring.clusters(theta, undefined, reach, rule);

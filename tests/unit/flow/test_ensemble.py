@@ -123,7 +123,6 @@ WEIGHTS = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]])
     ("name", "value"),
     [
         ("F", R + Ridge(0.1)),
-        ("F", make(5, dtype=np.float32)[0]),
         ("F", 2 * R),
         ("atoms", START[..., 1:]),
         ("times", [0, 0.3]),

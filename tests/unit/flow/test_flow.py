@@ -176,16 +176,6 @@ def test_order_and_splitting_of_heads_do_not_matter(p, seed, share):
     assert relative(b.value, a.value) < 1e-12
 
 
-def test_atoms_in_float32():
-    low, _ = make(0, dtype=np.float32)
-    mu = Measure(MU.atoms.astype(np.float32), MU.weights)
-    exact = gradient_flow(R, MU, [0, 1.0]).end.atoms
-    for solver in (Adaptive(rtol=1e-4, atol=1e-5), RK4(0.125)):
-        run = gradient_flow(low, mu, [0, 0.5, 1.0], solver=solver)
-        assert np.abs(run.end.atoms - exact).max() < 1e-3
-        assert run.increase == 0  # rounding of float32 is not an increase
-
-
 @pytest.mark.parametrize("name", PROFILES)
 def test_energy_is_dissipated(name):
     """In time, and in rescaled time; jumps and kinks are at points of the grid."""

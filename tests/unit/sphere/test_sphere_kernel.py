@@ -10,7 +10,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import eval_gegenbauer, gammaln, ive
 
-from mfbook.sphere import funk_hecke, inflection, kernel
+from companion.mathematics.constants import inflection
+from mfbook.sphere import funk_hecke, kernel
 from mfbook.sphere.mass import (
     anticoncentration,
 )
@@ -59,17 +60,6 @@ def test_funk_hecke_against_bessel_functions(d, beta):
     for last in (0, 62, 63, 64, 99):
         one = funk_hecke(beta, d, last, log=True)
         assert one.shape == () and one == pytest.approx(found[last], rel=1e-13, abs=5e-13)
-
-
-def test_inflection():
-    for beta in BETAS:
-        u = inflection(beta)
-        assert 0 < u < math.pi / 2 and beta == pytest.approx(math.cos(u) / math.sin(u) ** 2)
-        step = 1e-6 * u
-        assert (kernel(np.linspace(0, u - step, 1000), beta)[2] < 0).all()
-        assert kernel(u + step, beta)[2] > 0
-    assert inflection(1e12) * 1e6 == pytest.approx(1, abs=1e-9)
-    assert inflection(1e-12) == pytest.approx(math.pi / 2, abs=1e-9)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -188,15 +188,6 @@ def test_the_origin_does_not_matter(distance):
     assert report.verdict == "stable"
 
 
-def test_single_precision():
-    R, _, theta = small(0)
-    rough = AttentionRisk(R.X, R.Y, R.W_U, R.shape, dtype=np.float32)
-    fine, coarse = (dirac_stability(anchored(F, theta, 2.0), theta) for F in (R, rough))
-    np.testing.assert_allclose(coarse.H, fine.H, atol=1e-5)
-    np.testing.assert_allclose(coarse.K, fine.K, atol=1e-5)
-    assert coarse.verdict == fine.verdict and coarse.tolerance > 1e3 * fine.tolerance
-
-
 # ---------------------------------------------------------------------------------------------
 # the verdict
 
