@@ -20,8 +20,8 @@ from mfbook._blocks import blocks
 from mfbook.attention.risk import AttentionRisk
 from mfbook.attention.shape import HeadShape
 from mfbook.attention.side_by_side import Layer, empty
-from mfbook.flow.integrators import step_numbers
 from mfbook.flow.learning_rate import LearningRate, as_profile
+from mfbook.flow.run import step_numbers
 from mfbook.functional import Combination
 from mfbook.measure import Measure
 from mfbook.space import Euclidean

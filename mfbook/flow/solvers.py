@@ -11,7 +11,7 @@ from mfbook import _validate as validate
 __all__ = ["RK4", "Adaptive", "Euler"]
 
 EXPLICIT = ("RK23", "RK45", "DOP853")
-METHODS = (*EXPLICIT, "Radau", "BDF", "LSODA", "rosenbrock")
+METHODS = (*EXPLICIT, "Radau", "BDF", "LSODA")
 #: SciPy's solvers replace a smaller relative tolerance by this one.
 LEAST_RTOL = 100 * np.finfo(float).eps
 #: Evaluations of the field that an adaptive solver may use where nothing is said.
@@ -27,15 +27,12 @@ class Adaptive:
 
     - ``rtol, atol``: Tolerances, for the root mean square over all coordinates. Default: 1e-8 and
       1e-10, and 1e-4 and 1e-7 where the velocity jumps.
-    - ``method``: One of SciPy's solvers (``"RK23"``, ``"RK45"``, ``"DOP853"``, ``"Radau"``,
-      ``"BDF"``, ``"LSODA"``) or our ``"rosenbrock"``: of order 2, for stiff problems with many
-      atoms. Default: ``"DOP853"``; ``"RK23"`` for a functional whose gradient ``jumps``, as that of
-      a network with ReLU, from where an atom is held back by a ball, and where steps collapse;
-      ``"LSODA"`` where ``"DOP853"`` would spend its budget.
+    - ``method``: One of SciPy's solvers, ``"RK23"``, ``"RK45"``, ``"DOP853"``, ``"Radau"``,
+      ``"BDF"``, ``"LSODA"``. Default: ``"DOP853"``; ``"RK23"`` for a functional whose gradient
+      ``jumps``, as that of a network with ReLU, from where an atom is held back by a ball, and
+      where steps collapse; ``"LSODA"`` where ``"DOP853"`` would spend its budget.
     - ``budget``: Evaluations of the field after which the flow stops and says so.
 
-    Examples
-    --------
     >>> Adaptive(rtol=1e-10), Adaptive(method="LSODA")
     (Adaptive(rtol=1e-10), Adaptive(method='LSODA'))
     """

@@ -91,10 +91,6 @@ class Trajectory:
             raise ValueError(f"t: expected a time in [{self.t[0]}, {self.t[-1]}], got {t}")
         return Measure(self._dense(t), self.weights)
 
-    def integrate(self, f: Callable) -> np.ndarray:
-        r"""Integrals :math:`\int f\,d\mu_t` along the curve of f, (n, D) to (n, ...)."""
-        return np.array([self.measure(i).integrate(f(x)) for i, x in enumerate(self.atoms)])
-
     def dissipated(self) -> np.ndarray:
         r"""What is dissipated up to each time, :math:`\int_{\tau_0}^{\tau}\mathcal D\,d\tau'`.
 
