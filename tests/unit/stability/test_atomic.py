@@ -220,13 +220,6 @@ def test_verdicts_of_quadratic_energies(own, shared, size):
     assert faint.verdict == loose.verdict == "neutral"
 
 
-def test_an_eigenvalue_of_the_size_of_the_tolerance_counts_as_zero():
-    B, zero = np.diag([-1.0, 1.0, 2.0]), np.zeros(3)
-    for A, worse in ((0 * B, "translation"), (np.diag([2.0, 0.0, 0.0]), "splitting")):
-        for share, verdict in ((0.5, "neutral"), (0.499, worse)):
-            assert dirac_stability(Energy(A, B), zero, tolerance=share).verdict == verdict
-
-
 @pytest.mark.parametrize("seed", [1, 2])
 def test_critical_ridge(seed):
     """At zero all eigenvalues are singular values of one matrix, and a ridge shifts them."""
@@ -302,16 +295,13 @@ def skew(a, b):
     return np.array([[0.0, a], [b, 0.0]])
 
 
-@pytest.mark.parametrize("size", [1e-3, 1.0, 1e6])
+@pytest.mark.parametrize("size", [1e-3, 1e6])
 @pytest.mark.parametrize(
     "change",
     [
         lambda g, x, m: g + x * np.abs(x),
-        lambda g, x, m: np.conj(g),
         lambda g, x, m: g + 0 * x + np.conj(m) - m,
-        lambda g, x, m: g.real + 0j if np.iscomplexobj(g) else g,
         lambda g, x, m: g.real + 1.01j * g.imag if np.iscomplexobj(g) else g,
-        lambda g, x, m: g + x @ skew(1.0, -1.0),
         lambda g, x, m: g + x @ skew(1e-2, 0.0),
         lambda g, x, m: g + 0 * x + m @ skew(1.0, 0.0),
     ],
