@@ -158,19 +158,19 @@ class Watch:
 
     def verdict(self) -> str:
         """Why the flow should stop now; empty where it should not."""
-        attempts = sum(row[2] for row in self.seen)
-        if self.run.evaluations >= self.budget:
-            at = clock_time(self.run, self.solver.t)
-            return (
-                f"the budget of {self.budget} evaluations was spent at t = {at:g}; try a stiff "
-                "method, Adaptive(method='LSODA'), a larger budget or a shorter horizon"
-            )
-        if attempts <= 2 * self.WINDOW or self._suffices():
+        attempts, spent = sum(row[2] for row in self.seen), self.run.evaluations >= self.budget
+        if not spent and (attempts <= 2 * self.WINDOW or self._suffices()):
             return ""
+        budget = f"the budget of {self.budget} evaluations"
+        at = f"t = {clock_time(self.run, self.solver.t):g}"
+        if spent:
+            return (
+                f"{budget} was spent at {at}; try a stiff method, Adaptive(method='LSODA'), a "
+                "larger budget or a shorter horizon"
+            )
         reason = (
-            f"the budget of {self.budget} evaluations will not suffice after "
-            f"t = {clock_time(self.run, self.solver.t):g}, where steps collapse, as at kinks of "
-            f"ReLU: {attempts - self.WINDOW} of {attempts} were rejected; "
+            f"{budget} will not suffice after {at}, where steps collapse, as at kinks of ReLU: "
+            f"{attempts - self.WINDOW} of {attempts} were rejected; "
             "Adaptive(rtol=1e-4, atol=1e-7, method='RK23') passes over kinks"
         )
         # through adaptive, the engine and flow or gradient_flow to the line that called it

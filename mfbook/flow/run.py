@@ -38,7 +38,7 @@ def escaped(x) -> bool:
 
 @contextmanager
 def shown(progress: bool | None, what: str):
-    """A bar; and no warnings of numbers that are not finite, which are found and reported."""
+    """A bar; no warnings of numbers that are not finite, which are found and reported."""
     bar = _progress.bar(
         progress, total=100, miniters=0, desc=what,
         bar_format="{desc}: {percentage:3.0f}% |{bar}| {elapsed} elapsed, {remaining} left",

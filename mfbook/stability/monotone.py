@@ -67,13 +67,11 @@ def strong_monotonicity(
     ``radius / 1000`` and ``radius``, ``couplings`` times. ``descents`` go on from the lowest of
     these quotients, further ones from the lowest direction of the linearised flow and from one
     particle with a millionth of its atom's mass. There are many minima, and another SciPy may end
-    at another one; each bounds the constant from above. Parts stay coupled to their atom: for a
-    point mass these are all couplings, for several atoms it is a constant *at fixed weights* (over
-    every coupling none is positive, Chapter 7). Quotients carry an error of about 1e-13 times the
-    gradient over ``radius``.
+    at another one. Parts stay coupled to their atom: for a point mass these are all couplings, for
+    several atoms it is a constant *at fixed weights* (over every coupling none is positive,
+    Chapter 7). Quotients carry an error of about 1e-13 times the gradient over ``radius``.
 
-    - ``F``: On a flat space, accepting complex points and atoms. Particles may cross the boundary
-      of a ball.
+    - ``F``: On a flat space, accepting complex points and atoms. Particles may leave a ball.
     - ``mu``: Positive weights.
     - ``near``: ``"W2"``: the root mean squared displacement is at most ``radius`` (Theorem 7.1), so
       a light particle may be far away. ``"Winf"``: every displacement is (Theorem 7.5).
@@ -209,8 +207,7 @@ def curvature_margin(
     :math:`\|\nabla\delta F(\theta;\mu)-\nabla\delta F(\theta;\nu)\|\le\ell\,W_2(\mu,\nu)` with
     :math:`\ell<m`, then (45) holds with :math:`\lambda=m-\ell`. Here points and the ``parts`` atoms
     of ``samples`` measures are in the ball around ``theta`` (D,); the first sample is its centre.
-
-    - ``F``: On a flat space, accepting complex points and atoms.
+    F is on a flat space and accepts complex points and atoms.
     """
     atomic.functional(F, flat=True)
     theta = validate.array(theta, "theta", ("D",), largest=validate.LARGEST).astype(float)
