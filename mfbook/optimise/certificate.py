@@ -42,14 +42,12 @@ class Gap:
       is known. A bound that is wrong shows as ``rigorous < found``.
     - ``point`` (D,): The best point found; adding it to ``mu`` lowers F at the rate ``found``.
     - ``converged``: Whether every local search met its tolerance; no matter for ``rigorous``.
-    - ``evaluations``: Points at which the first variation was evaluated.
     """
 
     found: float
     rigorous: float
     point: np.ndarray = field(repr=False)
     converged: bool
-    evaluations: int
 
 
 def frank_wolfe_gap(F: Functional, mu: Measure, rng: Seed, **options: Any) -> Gap:
@@ -85,7 +83,7 @@ def frank_wolfe_gap(F: Functional, mu: Measure, rng: Seed, **options: Any) -> Ga
     rounding = ROUNDING * precision * max(1.0, abs(float(mean)), abs(float(value)))
     if found - rounding <= rigorous < found:
         rigorous = found
-    return Gap(found, rigorous, point, least.converged, least.evaluations + mu.size)
+    return Gap(found, rigorous, point, least.converged)
 
 
 def _search(local, mu, space, rng, *, starts: int = 16, maxiter: int = 500) -> Minimum:
@@ -137,15 +135,11 @@ def optimal_weights(
         # the first variation is defined up to a constant: this one keeps F constant on rays
         return value, slope - w @ slope
 
+    whole = {"type": "eq", "fun": lambda w: w.sum() - 1, "jac": np.ones_like}
     run = scipy.optimize.minimize(
-        objective,
-        start,
-        jac=True,
-        method="SLSQP",
-        bounds=[(0, 1)] * n,
-        constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": np.ones_like},
+        objective, start, jac=True, method="SLSQP", bounds=[(0, 1)] * n, constraints=whole,
         options={"ftol": tolerance, "maxiter": 500},
-    )
+    )  # fmt: skip
     w = np.maximum(run.x, 0)
     return Measure(atoms, w / w.sum()), bool(run.success)
 

@@ -201,13 +201,6 @@ def test_euler_uses_the_rate_at_the_start_of_each_step():
     assert relative(wrong.end.atoms, x) > NOTICED
 
 
-@pytest.mark.parametrize("method", [*ADAPTIVE, *FIXED])
-def test_one_time(method):
-    run = gradient_flow(R, MU, [1.5], solver=chosen(method, 0.5, 1e-6))
-    assert np.array_equal(run.atoms, [MU.atoms]) and run.completed
-    assert relative(run.value[0], R(MU)) < 1e-14 and run.steps == 0
-
-
 @pytest.mark.parametrize("method", ["DOP853", "LSODA"])
 def test_a_clock_that_stands_still(method):
     times = [0.0, 0.5, 1.0, 1.2, 1.7, 2.0, 3.0]
