@@ -171,10 +171,11 @@ class Run:
         mu, _, v = self._last
         slope = float(np.linalg.norm(mu.weights[:, None] * v))
         allowed = slope * (atol + rtol * np.abs(y).max()) * np.sqrt(y.size)
-        now = self.value(self.measure(y))
-        rounding = 64 * np.finfo((np.asarray(now) * 1.0).dtype).eps * max(1.0, abs(now))
+        value = self.value(self.measure(y))
+        now, eps = float(value), float(np.finfo((np.asarray(value) * 1.0).dtype).eps)
         first, before = self.values or (now, now)
-        self.increase = max(self.increase, float(now - before - allowed - rounding))
+        rise = now - before - allowed - 64 * eps * max(1.0, abs(now))
+        self.increase = max(self.increase, float(rise))
         self.values = first, now
         check_rise(now, first)
 
