@@ -51,7 +51,7 @@ def sgd_ensemble(
 
     - ``F``: An attention risk in float64, perhaps ``R.on(shape.ball(r))``: a step then ends at
       the nearest heads that are permitted.
-    - ``atoms`` (R, M, D), ``weights`` (R, M): Heads of R runs at ``times[0]``. Default: 1/M.
+    - ``atoms`` (R, M, D), ``weights`` (R, M): Heads of R runs at ``times[0]``; default weight 1/M.
     - ``rngs``: One source of randomness, or seed, for each run.
     - ``observe``: Takes the measure of one run and returns numbers, shape (q,).
 
