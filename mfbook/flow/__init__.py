@@ -5,9 +5,6 @@ a functional is one of its uses. Times are rescaled times :math:`\tau` unless a 
 :math:`\xi` is given; then they are physical, :math:`\tau(t)=\int_0^t2\xi`.
 """
 
-import importlib
-from typing import TYPE_CHECKING
-
 from mfbook.flow.engine import dissipation, flow, gradient_flow
 from mfbook.flow.learning_rate import (
     LearningRate,
@@ -20,15 +17,11 @@ from mfbook.flow.sgd import sgd
 from mfbook.flow.solvers import RK4, Adaptive, Euler
 from mfbook.flow.trajectory import Trajectory
 
-if TYPE_CHECKING:
-    from mfbook.flow.rosenbrock import Rosenbrock
-
 __all__ = [
     "RK4",
     "Adaptive",
     "Euler",
     "LearningRate",
-    "Rosenbrock",
     "Trajectory",
     "constant",
     "custom",
@@ -39,13 +32,3 @@ __all__ = [
     "sgd",
     "warmup_cosine",
 ]
-
-
-def __getattr__(name: str):
-    if name == "Rosenbrock":  # a class of SciPy's kind: imported with SciPy's, when asked for
-        return importlib.import_module("mfbook.flow.rosenbrock").Rosenbrock
-    raise AttributeError(f"module 'mfbook.flow' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]

@@ -20,17 +20,17 @@ from mfbook._blocks import blocks
 from mfbook.attention.risk import AttentionRisk
 from mfbook.attention.shape import HeadShape
 from mfbook.attention.side_by_side import Layer, empty
-from mfbook.flow.integrators import step_numbers
 from mfbook.flow.learning_rate import LearningRate, as_profile
+from mfbook.flow.run import step_numbers
 from mfbook.functional import Combination
 from mfbook.measure import Measure
 from mfbook.space import Euclidean
 
 __all__ = ["ensemble_gradient", "sgd_ensemble"]
 
-# Heads of one block of work: enough to hide the cost of a call, few enough for the cache.
+#: Heads of one block of work: enough to hide the cost of a call, few enough for the cache.
 BLOCK = 2048
-# Steps whose data are drawn at once.
+#: Steps whose data are drawn at once.
 AHEAD = 32
 
 
@@ -51,18 +51,12 @@ def sgd_ensemble(
 
     - ``F``: An attention risk in float64, perhaps ``R.on(shape.ball(r))``: a step then ends at
       the nearest heads that are permitted.
-    - ``atoms`` (R, M, D): Heads of R runs at ``times[0]``.
-    - ``times`` (n_t,): Increasing multiples of ``epsilon``.
-    - ``epsilon``: Step, positive.
+    - ``atoms`` (R, M, D), ``weights`` (R, M): Heads of R runs at ``times[0]``; default weight 1/M.
     - ``rngs``: One source of randomness, or seed, for each run.
     - ``observe``: Takes the measure of one run and returns numbers, shape (q,).
-    - ``weights`` (R, M): Weights of each run's heads. Default: 1/M.
-    - ``batch``: Sequences in one step, at least 1.
-    - ``xi``: As in :func:`mfbook.flow.sgd`.
-    - ``progress``: Show a progress bar. Default: after two seconds, on a terminal or in a notebook.
 
-    Examples
-    --------
+    All else is as in :func:`mfbook.flow.sgd`. Returns what was observed, shape (n_t, R, q).
+
     >>> from mfbook.flow import sgd
     >>> from companion.tasks import copy_task
     >>> from mfbook.attention import HeadShape
@@ -83,16 +77,13 @@ def sgd_ensemble(
         weights = validate.probabilities(weights, "weights", (R, M))
     epsilon, batch = validate.positive(epsilon, "epsilon"), validate.count(batch, "batch")
     numbers, profile = step_numbers(times, epsilon, "epsilon"), as_profile(xi)
-    if not np.iterable(rngs):
-        raise TypeError(f"rngs: expected a sequence of generators or seeds, got {rngs!r}")
     validate.function(observe, "observe")
+    if not np.iterable(rngs) or len(rngs := list(rngs)) != R:
+        raise ValueError(f"rngs: expected a generator or seed for each of {R} runs, got {rngs!r}")
     rngs = [validate.generator(rng, "rngs") for rng in rngs]
-    if len(rngs) != R:
-        raise ValueError(f"rngs: expected one for each of {R} runs, got {len(rngs)}")
 
     first, steps = int(numbers[0]), int(numbers[-1] - numbers[0])
-    rates = 2 * epsilon * profile(np.arange(first, first + steps) * epsilon)
-    seen = []
+    rates, seen = 2 * epsilon * profile(np.arange(first, first + steps) * epsilon), []
     desc = f"{R} runs of {M} heads, step {epsilon:g}"
     with _progress.bar(progress, total=R * steps, desc=desc, unit="step") as bar:
         # runs know nothing of each other: a few of them stay in the cache for all their steps
@@ -136,20 +127,15 @@ def _data(F, rngs, batch, steps):
 
 
 def _observed(theta, weights, observe, n) -> np.ndarray:
-    """What is observed of each run after step n, shape (R, q)."""
+    """What is observed of each run after step n, shape (R, q); NaN is a number here."""
     if not np.isfinite(theta).all():
         raise FloatingPointError(f"a head is not finite after step {n}; smaller epsilon?")
     runs = [None] * theta.shape[1] if weights is None else weights
-    measures = (Measure(theta[:, r].T, w) for r, w in enumerate(runs))
-    return np.array([_numbers(observe(mu)) for mu in measures])
-
-
-def _numbers(value) -> np.ndarray:
-    """What ``observe`` returned, as floats; NaN is a number here."""
-    a = validate.plain(value, "observe")
-    if a.dtype.kind not in "biuf":
-        raise TypeError(f"observe: expected real numbers, got {value!r}")
-    return a.astype(float)
+    seen = [observe(Measure(theta[:, r].T, w)) for r, w in enumerate(runs)]
+    values = validate.plain(seen, "observe")
+    if values.dtype.kind not in "biuf":
+        raise TypeError(f"observe: expected real numbers, got {seen[0]!r}")
+    return values.astype(float)
 
 
 def ensemble_gradient(
@@ -163,10 +149,7 @@ def ensemble_gradient(
     with the logits of run r averaged over its own M heads.
 
     - ``theta`` (D, R, M): Heads of R runs, the head index last.
-    - ``X`` (R, b, T, d): Tokens of each run's sequences.
-    - ``Y`` (R, b, T, V): Labels.
-    - ``W_U`` (d, V): Projection to the vocabulary.
-    - ``shape``: Sizes of one head.
+    - ``X`` (R, b, T, d), ``Y`` (R, b, T, V): Tokens and labels of each run's sequences.
     """
     validate.instance(shape, "shape", HeadShape)
     theta = validate.array(theta, "theta", (shape.size, "R", "M"), largest=validate.LARGEST)
@@ -182,19 +165,19 @@ def ensemble_gradient(
 
 
 class _Kernel:
-    """The work of one step of R runs, in buffers that all steps share.
+    """One step of R runs: heads ``theta`` (D, R, M) are read, gradients written into ``out``.
 
-    New arrays in every step would be fresh pages of memory in every step, which costs as much as
-    the arithmetic. Heads ``theta`` (D, R, M) are read, and gradients written into ``out``, at every
-    step.
+    In buffers that all steps share: new arrays would be fresh pages of memory in every step, which
+    costs as much as the arithmetic.
     """
 
     def __init__(self, W_U, shape, weights, theta, out, b, T):
         M = theta.shape[2]
         self.W_U = W_U
-        parts = blocks(M, BLOCK)
         w = np.full(theta.shape[1:], 1 / M) if weights is None else weights
-        self.blocks: Any = [Layer(shape, theta[..., m], out[..., m], w[:, m], b, T) for m in parts]
+        self.blocks: Any = [
+            Layer(shape, theta[..., m], out[..., m], w[:, m], b, T) for m in blocks(M, BLOCK)
+        ]
 
     def gradient(self, X, Y, rate=1.0):
         """``rate`` times the stochastic gradients, for tokens (R, b, T, d) and labels."""

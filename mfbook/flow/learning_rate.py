@@ -2,6 +2,7 @@ r"""Learning-rate profiles :math:`\xi(t)` and their clock :math:`\tau(t)=\int_0^
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,8 +26,6 @@ class LearningRate:
     - ``clock``: :math:`\tau` in closed form; where there is none it is computed by quadrature.
     - ``breaks``: Times at which the profile is not smooth, for the quadrature.
 
-    Examples
-    --------
     >>> xi = constant(0.5)
     >>> xi(3.0), xi.tau(3.0)
     (0.5, 3.0)
@@ -51,7 +50,7 @@ class LearningRate:
         return np.reshape(flat, t.shape) if t.ndim else flat[0]
 
     def _values(self, f, t, least):
-        """What a function of the user says at the times t, at least ``least``."""
+        """What a function of the user says at the times t: finite, at least ``least``."""
         with np.errstate(all="ignore"):
             value = validate.plain(f(t), "xi")
         if value.dtype.kind not in "biuf":
@@ -59,8 +58,7 @@ class LearningRate:
         if value.shape not in ((), t.shape):
             raise ValueError(f"xi: expected shape {t.shape}, got {value.shape} ({self.name})")
         value = np.broadcast_to(value, t.shape).astype(float)
-        bad = ~(np.isfinite(value) & (value >= least))
-        if bad.any():
+        if (bad := ~(np.isfinite(value) & (value >= least))).any():
             i = tuple(np.argwhere(bad)[0])
             wanted = "finite numbers >= 0" if least == 0 else "a finite clock"
             raise ValueError(f"xi: expected {wanted}, got {value[i]} at time {t[i]} ({self.name})")
@@ -69,25 +67,22 @@ class LearningRate:
     def _quadrature(self, t: float) -> float:
         """Integral from the largest smaller time that is known already."""
         start = max((s for s in self._known if s <= t), default=0.0)
-        total = self._known.get(start, 0.0)
         edges = [start, *(b for b in self.breaks if start < b < t), t]
-        for a, b in zip(edges, edges[1:], strict=False):
-            if b > a:
-                total += scipy.integrate.quad(
-                    lambda s: 2 * self(s), a, b, epsabs=1e-13, epsrel=1e-12, limit=200
-                )[0]
-        self._known[t] = total
-        return total
+        options = {"epsabs": 1e-13, "epsrel": 1e-12, "limit": 200}
+        self._known[t] = self._known.get(start, 0.0) + sum(
+            scipy.integrate.quad(lambda s: 2 * self(s), a, b, **options)[0]
+            for a, b in itertools.pairwise(edges)
+        )
+        return self._known[t]
 
 
 def _times(t) -> np.ndarray:
     t = validate.plain(t, "t")
     if t.dtype.kind not in "iuf":
         raise TypeError(f"t: expected real numbers, got dtype {t.dtype}")
-    t = t.astype(float)
     if not (np.isfinite(t) & (t >= 0)).all():
         raise ValueError(f"t: expected finite times >= 0, got {t}")
-    return t
+    return t.astype(float)
 
 
 def constant(value: float = 0.5) -> LearningRate:
@@ -144,8 +139,7 @@ def custom(
 ) -> LearningRate:
     r"""Profile of your own, with its clock in closed form, or by quadrature between its breaks."""
     validate.function(function, "function")
-    if clock is not None:
-        validate.function(clock, "clock")
+    validate.function(function if clock is None else clock, "clock")
     if not np.iterable(breaks):
         raise TypeError(f"breaks: expected a sequence of times, got {breaks!r}")
     breaks = tuple(sorted(validate.positive(b, "breaks", allow_zero=True) for b in breaks))
@@ -154,10 +148,8 @@ def custom(
 
 def as_profile(xi) -> LearningRate:
     """``None`` means rescaled time, a callable becomes a profile."""
-    if xi is None:
-        return constant(0.5)
     if isinstance(xi, LearningRate):
         return xi
-    if callable(xi):
-        return custom(xi)
-    raise TypeError(f"xi: expected a LearningRate, a callable or None, got {xi!r}")
+    if xi is not None and not callable(xi):
+        raise TypeError(f"xi: expected a LearningRate, a callable or None, got {xi!r}")
+    return constant(0.5) if xi is None else custom(xi)

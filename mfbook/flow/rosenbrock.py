@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.integrate import DenseOutput, OdeSolver
+from scipy.integrate import OdeSolver
 
 __all__ = ["Rosenbrock"]
 
@@ -33,9 +33,9 @@ class Rosenbrock(OdeSolver):
     (so is the estimate). A step costs two evaluations of F, as the last one is the first of the
     next step, and three solutions with one matrix. This is MATLAB's ``ode23s`` (Shampine and
     Reichelt, SIAM J. Sci. Comput. 18, 1997) without the terms for explicit time, so F may not
-    depend on it. One of SciPy's solvers, forward in time, and not checked as these are;
-    ``linearised(t, y)`` returns an object whose ``solve(c, b)`` solves :math:`(I-cJ(y))k=b`, and
-    the root mean square of error / (atol + rtol \|y\|) stays below one in each step.
+    depend on it. One of SciPy's solvers, forward in time, without an interpolant, and not checked
+    as these are; ``linearised(t, y)`` returns an object whose ``solve(c, b)`` solves
+    :math:`(I-cJ(y))k=b`, and the root mean square of error / (atol + rtol \|y\|) stays below one.
     """
 
     t: float
@@ -51,16 +51,13 @@ class Rosenbrock(OdeSolver):
         *,
         rtol: float = 1e-3,
         atol: float = 1e-6,
-        max_step: float = np.inf,
         first_step: float | None = None,
         vectorized: bool = False,
     ) -> None:
         super().__init__(fun, t0, np.asarray(y0, dtype=float), t_bound, vectorized)
-        self.linearised = linearised
-        self.rtol, self.atol, self.max_step = rtol, atol, max_step
+        self.linearised, self.rtol, self.atol = linearised, rtol, atol
         self.f = self.fun(self.t, self.y)
         self.h_abs = self._first_step() if first_step is None else first_step
-        self._stages: tuple = ()
 
     def _size(self, error, y) -> float:
         """Norm of an error relative to what is allowed."""
@@ -76,12 +73,12 @@ class Rosenbrock(OdeSolver):
         bend = self._size(moved - self.f, self.y) / small if small else 0.0
         largest = max(slope, bend)
         step = (0.01 / largest) ** (1 / 3) if largest > 1e-15 else 1e-6
-        return min(100 * small, step, length, self.max_step)
+        return min(100 * small, step, length)
 
     def _step_impl(self):
         t, y, f = self.t, self.y, self.f
         least = 10 * np.spacing(t)
-        h = min(max(self.h_abs, least), self.max_step)
+        h = max(self.h_abs, least)
         linear, shortened = self.linearised(t, y), False
         self.njev += 1
         while h >= least:
@@ -104,28 +101,5 @@ class Rosenbrock(OdeSolver):
             return False, self.TOO_SMALL_STEP
         grow = GROW if error == 0 else min(GROW, max(SHRINK, SAFETY * error ** (-1 / 3)))
         self.h_abs = h * (min(1.0, grow) if shortened else grow)
-        self._stages = y, k1, k2
         self.t, self.y, self.f = t_new, y_new, f_new
         return True, None
-
-    def _dense_output_impl(self):
-        return _Interpolant(self.t_old, self.t, *self._stages)
-
-
-class _Interpolant(DenseOutput):
-    """The quadratic of ``ode23s`` through the ends of a step and the stages of the pair.
-
-    A Hermite interpolant would have factors h J, which enlarge errors in stiff directions.
-    """
-
-    def __init__(self, t_old, t, y, k1, k2):
-        super().__init__(t_old, t)
-        self.y, self.k1, self.k2 = y, k1, k2
-
-    def _call_impl(self, t):
-        h = self.t - self.t_old
-        s = (t - self.t_old) / h
-        a, b = s * (1 - s) / (1 - 2 * D), s * (s - 2 * D) / (1 - 2 * D)
-        if np.ndim(t):
-            return self.y[:, None] + h * (a * self.k1[:, None] + b * self.k2[:, None])
-        return self.y + h * (a * self.k1 + b * self.k2)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from mfbook import _progress
 from mfbook import _validate as validate
 from mfbook._types import Seed
-from mfbook.flow.integrators import ESCAPED, Stopped, check_rise, escaped, shorter, step_numbers
-from mfbook.flow.integrators import stopped as why
-from mfbook.flow.learning_rate import LearningRate, as_profile
+from mfbook.flow.learning_rate import LearningRate
+from mfbook.flow.run import Run, fixed, shown
 from mfbook.flow.trajectory import Trajectory
 from mfbook.functional import Functional
-from mfbook.measure import Measure, check_start
+from mfbook.measure import Measure
 
 __all__ = ["sgd"]
 
@@ -51,57 +48,14 @@ def sgd(
     ``value`` and ``dissipation`` are those of F, not of the samples. What was computed is returned
     in any case, also when interrupted; a run in which F rises far above its start is given up.
 
-    Examples
-    --------
     >>> from mfbook.confinement import Ridge
     >>> run = sgd(Ridge(1.0), Measure([[1.0]]), [0.0, 1.0], epsilon=0.25, rng=0)
     >>> float(run.end.atoms[0, 0]) == 0.75**4
     True
     """
     validate.functional(F, methods=("at", "sample"))
-    check_start(mu, F.space)
-    epsilon = validate.positive(epsilon, "epsilon")
-    numbers, batch = step_numbers(times, epsilon, "epsilon"), validate.count(batch, "batch")
-    profile, rng = as_profile(xi), validate.generator(rng)
-    times = np.asarray(times, dtype=float)
-    F.at(mu)  # refuses atoms of another dimension before anything is drawn
-    n, x, reason = int(numbers[0]), mu.atoms, ""
-    rows: list[tuple] = []
-    bar = _progress.bar(
-        progress, total=int(numbers[-1]), initial=n, unit="step",
-        desc=f"descent of {mu.size} atoms",
-    )  # fmt: skip
-    try:
-        with bar, np.errstate(over="ignore", invalid="ignore"):
-            while True:
-                state = Measure(x, mu.weights)
-                if n == numbers[len(rows)]:
-                    rows.append(_row(F, state))
-                    check_rise(rows[-1][1], rows[0][1])
-                    if len(rows) == len(numbers):
-                        break
-                g = F.sample(rng, batch).at(state).gradient(x)
-                rate = 2 * epsilon * profile(n * epsilon)
-                step = g if escaped(g) else rate * F.space.tangent(x, -g)
-                moved = step if escaped(step) else F.space.retract(x, step)
-                if escaped(moved):
-                    raise Stopped(ESCAPED)
-                x, n = moved, n + 1
-                bar.update()
-    except (Stopped, KeyboardInterrupt) as error:
-        if not rows:
-            raise
-        reason = why(error, n * epsilon, shorter(epsilon))
-    times = times[: len(rows)]
-    atoms, value, speed = (np.array(column) for column in zip(*rows, strict=True))
-    return Trajectory(
-        times, profile.tau(times), atoms, mu.weights, value, speed, completed=not reason,
-        reason=reason or f"reached t = {times[-1]:g}", method="sgd", steps=n, evaluations=n,
-    )  # fmt: skip
-
-
-def _row(F, mu) -> tuple:
-    """Atoms, value of F itself, and its dissipation."""
-    local = F.at(mu)
-    v = F.space.tangent(mu.atoms, -local.gradient(mu.atoms))
-    return mu.atoms, local.value, mu.weights @ (v * v).sum(axis=1)
+    epsilon, batch = validate.positive(epsilon, "epsilon"), validate.count(batch, "batch")
+    rng = validate.generator(rng)
+    run = Run(None, mu, times, F.space, xi, (), F, draw=lambda: F.sample(rng, batch))
+    with shown(progress, f"descent of {run.mu.size} atoms") as bar:
+        return fixed(run, "sgd", epsilon, bar, "epsilon")

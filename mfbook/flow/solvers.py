@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from mfbook import _validate as validate
 __all__ = ["RK4", "Adaptive", "Euler"]
 
 EXPLICIT = ("RK23", "RK45", "DOP853")
-METHODS = (*EXPLICIT, "Radau", "BDF", "LSODA", "rosenbrock")
+METHODS = (*EXPLICIT, "Radau", "BDF", "LSODA")
 #: SciPy's solvers replace a smaller relative tolerance by this one.
 LEAST_RTOL = 100 * np.finfo(float).eps
 #: Evaluations of the field that an adaptive solver may use where nothing is said.
@@ -27,15 +28,12 @@ class Adaptive:
 
     - ``rtol, atol``: Tolerances, for the root mean square over all coordinates. Default: 1e-8 and
       1e-10, and 1e-4 and 1e-7 where the velocity jumps.
-    - ``method``: One of SciPy's solvers (``"RK23"``, ``"RK45"``, ``"DOP853"``, ``"Radau"``,
-      ``"BDF"``, ``"LSODA"``) or our ``"rosenbrock"``: of order 2, for stiff problems with many
-      atoms. Default: ``"DOP853"``; ``"RK23"`` for a functional whose gradient ``jumps``, as that of
-      a network with ReLU, from where an atom is held back by a ball, and where steps collapse;
-      ``"LSODA"`` where ``"DOP853"`` would spend its budget.
+    - ``method``: One of SciPy's solvers, ``"RK23"``, ``"RK45"``, ``"DOP853"``, ``"Radau"``,
+      ``"BDF"``, ``"LSODA"``. Default: ``"DOP853"``; ``"RK23"`` for a functional whose gradient
+      ``jumps``, as that of a network with ReLU, from where an atom is held back by a ball, and
+      where steps collapse; ``"LSODA"`` where ``"DOP853"`` would spend its budget.
     - ``budget``: Evaluations of the field after which the flow stops and says so.
 
-    Examples
-    --------
     >>> Adaptive(rtol=1e-10), Adaptive(method="LSODA")
     (Adaptive(rtol=1e-10), Adaptive(method='LSODA'))
     """
@@ -47,24 +45,20 @@ class Adaptive:
 
     def __post_init__(self):
         for name in ("rtol", "atol"):
-            value = getattr(self, name)
-            if value is not None:
+            if (value := getattr(self, name)) is not None:
                 object.__setattr__(self, name, validate.positive(value, name))
         if self.rtol is not None and self.rtol < LEAST_RTOL:
             raise ValueError(f"rtol: expected at least {LEAST_RTOL:.3g}, got {self.rtol!r}")
-        known = isinstance(self.method, str) and self.method in METHODS
-        if self.method is not None and not known:
+        if not isinstance(self.method, (str, type(None))) or self.method not in (None, *METHODS):
             raise ValueError(f"method: expected one of {list(METHODS)}, got {self.method!r}")
         object.__setattr__(self, "budget", validate.count(self.budget, "budget"))
 
     def settings(self, jumps: bool) -> tuple[str, float, float]:
         """Method, rtol and atol for a velocity that jumps, or does not."""
-        method, rtol, atol = OVER_KINKS if jumps else SMOOTH
-        return (
-            self.method or method,
-            rtol if self.rtol is None else self.rtol,
-            atol if self.atol is None else self.atol,
-        )
+        given: Any = self.method, self.rtol, self.atol
+        usual: Any = OVER_KINKS if jumps else SMOOTH
+        method, rtol, atol = (u if g is None else g for g, u in zip(given, usual, strict=True))
+        return method, rtol, atol
 
     def __repr__(self) -> str:
         given = [f"{k}={v!r}" for k, v in vars(self).items() if v not in (None, BUDGET)]

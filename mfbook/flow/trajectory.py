@@ -21,20 +21,16 @@ class Trajectory:
     r"""A curve of measures with fixed weights, at the times that were asked for.
 
     - ``t``, ``tau`` (n_t,): Times reached, fewer than asked for if the computation stopped early;
-      rescaled, :math:`\int_0^t2\xi`.
-    - ``atoms`` (n_t, n, D), ``weights`` (n,)
+      rescaled, :math:`\int_0^t2\xi`. ``atoms`` (n_t, n, D), ``weights`` (n,): The states.
     - ``value`` (n_t,): The functional along the curve; NaN for a field without one.
     - ``dissipation`` (n_t,): :math:`\int\|v\|^2d\mu_t` of the velocity in rescaled time; for a
       gradient flow :math:`\int\|\nabla\delta F\|^2d\mu_t`.
     - ``completed, reason``: Whether the last requested time (or a terminal event) was reached, and
-      why the computation stopped.
-    - ``steps, evaluations``: Steps taken, and evaluations of the field, by the ``method``.
+      why the computation stopped; ``steps, evaluations`` of the field, by the ``method``.
     - ``increase``: The largest increase of the functional in one step beyond what the integrator's
       tolerance explains; 0 for a gradient flow that is computed as it should be.
     - ``events``: Times at which each event function vanished.
 
-    Examples
-    --------
     >>> from mfbook.confinement import Ridge
     >>> from mfbook.flow import gradient_flow
     >>> run = gradient_flow(Ridge(1.0), Measure([[1.0]]), [0, 1, 2], dense=True)
@@ -90,10 +86,6 @@ class Trajectory:
         if not self.t[0] <= t <= self.t[-1]:
             raise ValueError(f"t: expected a time in [{self.t[0]}, {self.t[-1]}], got {t}")
         return Measure(self._dense(t), self.weights)
-
-    def integrate(self, f: Callable) -> np.ndarray:
-        r"""Integrals :math:`\int f\,d\mu_t` along the curve of f, (n, D) to (n, ...)."""
-        return np.array([self.measure(i).integrate(f(x)) for i, x in enumerate(self.atoms)])
 
     def dissipated(self) -> np.ndarray:
         r"""What is dissipated up to each time, :math:`\int_{\tau_0}^{\tau}\mathcal D\,d\tau'`.

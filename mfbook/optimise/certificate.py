@@ -22,7 +22,7 @@ from mfbook import _progress
 from mfbook import _validate as validate
 from mfbook._types import Seed
 from mfbook.functional import Functional, Minimum
-from mfbook.measure import Measure, check_start
+from mfbook.measure import Measure, check_start, mixture
 from mfbook.optimise.descent import descend
 
 #: A descent ends where rounding ends it.
@@ -41,29 +41,25 @@ class Gap:
     - ``rigorous``: Proved upper bound on the true gap, so on ``F(mu) - inf F``; infinite where none
       is known. A bound that is wrong shows as ``rigorous < found``.
     - ``point`` (D,): The best point found; adding it to ``mu`` lowers F at the rate ``found``.
-    - ``converged``: Whether every local search met its tolerance. It does not concern ``rigorous``.
-    - ``evaluations``: Points at which the first variation was evaluated.
+    - ``converged``: Whether every local search met its tolerance; no matter for ``rigorous``.
     """
 
     found: float
     rigorous: float
     point: np.ndarray = field(repr=False)
     converged: bool
-    evaluations: int
 
 
 def frank_wolfe_gap(F: Functional, mu: Measure, rng: Seed, **options: Any) -> Gap:
     r"""Bracket the Frank-Wolfe gap :math:`\int\delta F\,d\mu-\min_\Theta\delta F` of a measure.
 
-    For an attention risk on ``shape.ball(radius)``, alone or with a ``Ridge``, the minimum
-    over (W_V, W_O) is in closed form, (W_Q, W_K) are searched from many starts, and the rigorous
-    end bounds the largest singular value for all of them (Chapter 4). For the energy on a sphere
-    branch and bound proves the rigorous end (Appendix A). For any other functional the search is a
-    projected gradient descent from the atoms and nothing is proved.
+    For an attention risk on ``shape.ball(radius)``, alone or with a ``Ridge``, the minimum over
+    (W_V, W_O) is in closed form, (W_Q, W_K) are searched (``starts``, ``pool``, ``maxiter``), and
+    the rigorous end bounds the largest singular value for all of them (Chapter 4). For the energy
+    on a sphere branch and bound proves it (``starts``, ``tolerance``, ``budget``; Appendix A). For
+    any other functional atoms descend (``starts``, ``maxiter``), and nothing is proved.
 
     F is convex along mixtures and ``F.space`` compact; ``rng`` draws where the search starts.
-    ``**options`` are those of the search: ``starts``, ``pool``, ``maxiter`` for an attention risk;
-    ``starts``, ``tolerance``, ``budget`` on a sphere; else ``starts``, ``maxiter``.
 
     >>> from mfbook.sphere import SphereEnergy
     >>> gap = frank_wolfe_gap(SphereEnergy(1.0), Measure([[1.0, 0.0]]), rng=0)
@@ -74,27 +70,24 @@ def frank_wolfe_gap(F: Functional, mu: Measure, rng: Seed, **options: Any) -> Ga
     rng, space = validate.generator(rng), F.space
     check_start(mu, space)
     local = F.at(mu)
-    minimise = getattr(local, "minimise", None)
-    least = NotImplemented if minimise is None else minimise(rng, **options)
+    least = getattr(local, "minimise", lambda rng, **_: NotImplemented)(rng, **options)
     if least is NotImplemented:
         least = _search(local, mu, space, rng, **validate.options(options, _search))
     values = local.first_variation(mu.atoms)
-    mean = mu.weights @ values
-    own = int(values.argmin())
-    point, value = least.point, least.value
-    if values[own] < value:
-        point, value = mu.atoms[own], values[own]
+    mean, own = mu.weights @ values, int(values.argmin())
+    ends = (least.value, least.point), (values[own], mu.atoms[own])
+    value, point = min(ends, key=lambda end: end[0])
     found, rigorous = max(float(mean - value), 0.0), float(mean - least.lower_bound)
     # rounding must not turn the bracket inside out, and a bound that is wrong must not be hidden
     precision = np.finfo(values.dtype).eps if values.dtype.kind == "f" else EPS
     rounding = ROUNDING * precision * max(1.0, abs(float(mean)), abs(float(value)))
     if found - rounding <= rigorous < found:
         rigorous = found
-    return Gap(found, rigorous, point, least.converged, least.evaluations + mu.size)
+    return Gap(found, rigorous, point, least.converged)
 
 
 def _search(local, mu, space, rng, *, starts: int = 16, maxiter: int = 500) -> Minimum:
-    """Descend from perturbed atoms; nothing is proved about the minimum."""
+    """Descend from perturbed atoms, and prove nothing."""
     starts, maxiter = validate.count(starts, "starts"), validate.count(maxiter, "maxiter")
     x = mu.atoms[rng.choice(mu.size, size=starts, p=mu.weights)]
     noise = rng.normal(size=x.shape) * np.sqrt((x**2).mean() + 1e-3)
@@ -126,9 +119,9 @@ def optimal_weights(
 ) -> tuple[Measure, bool]:
     r"""Minimise :math:`w\mapsto F(\sum_iw_i\delta_{\theta_i})` over the simplex, atoms held fixed.
 
-    Convex for a functional that is convex along mixtures. SciPy's SLSQP from the weights ``start``
-    (default uniform), until F improves by less than ``tolerance``. Returns all atoms with their
-    optimal weights, many of them zero, and whether the solver succeeded.
+    SciPy's SLSQP from the weights ``start`` (default uniform), until F, convex along mixtures,
+    improves by less than ``tolerance``. Returns all atoms with their optimal weights, many of them
+    zero, and whether the solver succeeded.
     """
     validate.functional(F, methods=("at", "over_weights"))
     atoms = validate.array(atoms, "atoms", ("n", "D"))
@@ -142,15 +135,11 @@ def optimal_weights(
         # the first variation is defined up to a constant: this one keeps F constant on rays
         return value, slope - w @ slope
 
+    whole = {"type": "eq", "fun": lambda w: w.sum() - 1, "jac": np.ones_like}
     run = scipy.optimize.minimize(
-        objective,
-        start,
-        jac=True,
-        method="SLSQP",
-        bounds=[(0, 1)] * n,
-        constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": np.ones_like},
+        objective, start, jac=True, method="SLSQP", bounds=[(0, 1)] * n, constraints=whole,
         options={"ftol": tolerance, "maxiter": 500},
-    )
+    )  # fmt: skip
     w = np.maximum(run.x, 0)
     return Measure(atoms, w / w.sum()), bool(run.success)
 
@@ -189,10 +178,8 @@ def boost(
     Fully corrective Frank-Wolfe. Each round lowers F unless the search finds no better head; an
     interrupt (Ctrl-C) returns what has been reached.
 
-    - ``rounds``: Most heads to add.
-    - ``tolerance``: Stop when the found gap is below.
-    - ``polish``: Steps of descent on the positions after each correction (0: weights only). The gap
-      stays a certificate whatever the positions.
+    - ``rounds, tolerance``: Most heads to add; stop when the found gap is below.
+    - ``polish``: Steps of descent on the positions after each correction (0: weights only).
     - ``progress``: Show a bar. Default: after two seconds, on a terminal or in a notebook.
     - ``**options``: Of the search, as for :func:`frank_wolfe_gap`.
 
@@ -205,33 +192,29 @@ def boost(
     tolerance = validate.positive(tolerance, "tolerance")
     polish = validate.count(polish, "polish", least=0)
     history, converged = [], False
-    bar = _progress.bar(progress, total=rounds, desc="boosting")
-    try:
-        for round_ in range(rounds + 1):  # pragma: no branch: the last round breaks
-            gap = frank_wolfe_gap(F, mu, rng, **options)
-            history.append((F(mu), gap.found, gap.rigorous, mu.size))
-            bar.set_postfix(refresh=False, value=history[-1][0], gap=gap.found)
-            converged = gap.found <= tolerance
-            if converged or round_ == rounds:
-                break
-            share = 1 / (mu.size + 1)
-            start = np.append((1 - share) * mu.weights, share)
-            corrected, _ = optimal_weights(F, np.concatenate([mu.atoms, gap.point[None]]), start)
-            mu = _drop(corrected)
-            if polish:
-                mu = _polish(F, mu, polish)
-                mu = _drop(optimal_weights(F, mu.atoms, mu.weights)[0])
-            bar.update()
-    except KeyboardInterrupt:
-        if not history:
-            raise
-    finally:
-        bar.close()
+    with _progress.bar(progress, total=rounds, desc="boosting") as bar:
+        try:
+            for round_ in range(rounds + 1):  # pragma: no branch: the last round breaks
+                gap = frank_wolfe_gap(F, mu, rng, **options)
+                history.append((F(mu), gap.found, gap.rigorous, mu.size))
+                bar.set_postfix(refresh=False, value=history[-1][0], gap=gap.found)
+                converged = gap.found <= tolerance
+                if converged or round_ == rounds:
+                    break
+                more = mixture(mu, Measure.dirac(gap.point), 1 / (mu.size + 1))
+                mu = _weigh(F, more)
+                if polish:
+                    mu = _weigh(F, _polish(F, mu, polish))
+                bar.update()
+        except KeyboardInterrupt:
+            if not history:
+                raise
     value, found, rigorous, atoms = (np.array(column) for column in zip(*history, strict=True))
     return Boosting(mu, value, found, rigorous, atoms, converged)
 
 
-def _drop(mu: Measure, least: float = 1e-9) -> Measure:
-    """Without atoms of negligible weight."""
-    keep = mu.weights > least
+def _weigh(F, mu: Measure) -> Measure:
+    """With the best weights, and without atoms whose weight is negligible."""
+    mu, _ = optimal_weights(F, mu.atoms, mu.weights)
+    keep = mu.weights > 1e-9
     return Measure(mu.atoms[keep], mu.weights[keep] / mu.weights[keep].sum())

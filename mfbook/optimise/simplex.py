@@ -6,7 +6,7 @@ import numpy as np
 import scipy
 
 
-def simplex_qp(G, c, *, maxiter: int = 60):
+def simplex_qp(G, c):
     r"""Minimise :math:`\frac12w^\top Gw+c^\top w` over the probability simplex.
 
     Primal-dual interior-point method (Mehrotra's predictor and corrector). Where many weights are
@@ -27,7 +27,7 @@ def simplex_qp(G, c, *, maxiter: int = 60):
     multiplier = slope.min() - 0.1
     slack = slope - multiplier
     ridge = 2e-16  # rounding in a singular G may be more: then it grows
-    for _ in range(maxiter):
+    for _ in range(60):
         rest = G @ w + c - multiplier - slack
         product = w @ slack
         if product <= 1e-21 and np.abs(rest).max() <= 1e-15:

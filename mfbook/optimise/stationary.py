@@ -39,9 +39,8 @@ class Rest:
     reason: str
 
     def __repr__(self) -> str:
-        return (
-            f"Rest({self.measure!r}, value {self.value:.6g}, speed {self.speed:.1g}: {self.reason})"
-        )
+        ended = f"value {self.value:.6g}, speed {self.speed:.1g}: {self.reason}"
+        return f"Rest({self.measure!r}, {ended})"
 
 
 def stationary_near(
@@ -56,8 +55,6 @@ def stationary_near(
     - ``rcond``: Directions in which the Jacobian is less than this share of its norm stay as they
       are, such as those of a gauge.
 
-    Examples
-    --------
     >>> from mfbook import Anchor
     >>> stationary_near(Anchor(2.0, [1.0, 0.0]), Measure([[3.0, -1.0]])).measure.atoms
     array([[1., 0.]])
@@ -101,13 +98,12 @@ def stationary_head(
         objective, space, [theta[None]], maxiter=maxiter, maxfun=20 * maxiter,
         ftol=0.0, gtol=min(tolerance, 1e-9),
     )  # fmt: skip
-    descended = Measure(run.point)
-    reached = _rest(F, descended, tolerance)
+    reached = _rest(F, Measure(run.point), tolerance)
     try:
-        rest = _newton(F, descended, tolerance, rcond=1e-10, steps=8)
+        rest = _newton(F, reached.measure, tolerance, rcond=1e-10, steps=8)
     except (TypeError, ValueError):  # no complex steps
         return reached
-    return rest if rest.speed <= reached.speed else reached
+    return min(rest, reached, key=lambda end: end.speed)
 
 
 def _newton(F, mu: Measure, tolerance: float, rcond: float, steps: int) -> Rest:

@@ -37,7 +37,7 @@ REPELLED = 1000
 
 @dataclass(frozen=True)
 class Stiff:
-    r"""Stiff steps whose length an error estimate chooses (:class:`mfbook.flow.Rosenbrock`).
+    r"""Stiff steps whose length an error estimate chooses (``mfbook.flow.rosenbrock``).
 
     Snapshots are at the ends of steps at least 1 apart, and particles are merged on the way. Steps
     are at most a quarter of the time so far (or 1), so a change is dated to that accuracy only; and

@@ -7,7 +7,7 @@ follows it) and for boundedness (:func:`radial_drift`), Section 7 for stability
 optimality (:func:`stationarity`, :func:`best_alternative`).
 """
 
-from mfbook.stability.atomic import AtomicStability, atomic_stability, second_variation
+from mfbook.stability.atomic import AtomicStability, atomic_stability
 from mfbook.stability.dirac import DiracStability, dirac_stability
 from mfbook.stability.monotone import (
     CurvatureMargin,
@@ -34,7 +34,6 @@ __all__ = [
     "dirac_stability",
     "kl_fit",
     "radial_drift",
-    "second_variation",
     "stationarity",
     "strong_monotonicity",
 ]

@@ -17,14 +17,13 @@ from typing import Any
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
 from mfbook.functional import Functional
 from mfbook.measure import Measure, check_start
 from mfbook.space import Ball, Euclidean, Sphere
 
-__all__ = ["AtomicStability", "atomic_stability", "second_variation"]
+__all__ = ["AtomicStability", "atomic_stability"]
 
 #: Size of complex steps. They have no cancellation, so the square is far below rounding; and small
 #: weights or gradients times the step are still normal numbers in float32.
@@ -79,67 +78,58 @@ def atomic_stability(F: Functional, mu: Measure) -> AtomicStability:
     >>> report.deviations.tolist(), report.least
     ([[2.0, 2.0], [2.0, 2.0]], 2.0)
     """
-    _check(F, mu)
+    check(F, mu)
     x, w = mu.atoms, mu.weights
     space: Any = F.space
     m, D = x.shape
     local = F.at(mu)
     gradient = local.gradient(x)
-    steps = x[:, None] + 1j * TINY * np.eye(D)
-    H = local.gradient(steps.reshape(m * D, D)).imag.reshape(m, D, D) / TINY
-    K = np.empty((m, m, D, D))
+    H = curvature(local, x)
     # weights so small that the step times them is none get a little mass, far below rounding
-    lifted = np.maximum(w, precision(F, gradient.dtype) ** 2)
-    for index in np.ndindex(m, D):
-        moved = x.astype(complex)
-        moved[index] += 1j * TINY
-        slope = F.at(Measure(moved, lifted)).gradient(x).imag / TINY
-        K[:, index[0], :, index[1]] = slope / lifted[index[0]]
+    lifted = Measure(x, np.maximum(w, precision(F, gradient.dtype) ** 2))
+    K = np.stack([response(F, lifted, j, x) for j in range(m)], axis=1)
     _compare(F, mu, H, K)
 
-    bases = [_basis(space, p) for p in x]
     H = np.array([space.hessian(p, g, h) for p, g, h in zip(x, gradient, H, strict=True)])
+    bases = [_basis(space, p) for p in x]
     P = np.array([B @ B.T for B in bases])
     K = P[:, None] @ K @ P[None]
-    allowed = -space.tangent(x, -gradient)
     B = scipy.linalg.block_diag(*bases)
     root = np.repeat(np.sqrt(w), D)
-    blocks = (
-        scipy.linalg.block_diag(*H)
-        + root[:, None] * K.transpose(0, 2, 1, 3).reshape(m * D, m * D) * root
-    )
-    inner = [b.T @ h @ b for b, h in zip(bases, H, strict=True)]
+    blocks = scipy.linalg.block_diag(*H) + root[:, None] * _square(K) * root
     values, vectors = np.linalg.eigh(_symmetric(B.T @ blocks @ B))
     modes = (B @ vectors).T.reshape(-1, m, D) / np.sqrt(w)[:, None]
-    deviations = np.array([np.linalg.eigvalsh(_symmetric(h)) for h in inner])
-    return AtomicStability(mu, allowed, H, K, deviations, values, modes)
+    inner = [_symmetric(b.T @ h @ b) for b, h in zip(bases, H, strict=True)]
+    deviations = np.array([np.linalg.eigvalsh(h) for h in inner])
+    return AtomicStability(mu, -space.tangent(x, -gradient), H, K, deviations, values, modes)
 
 
-def second_variation(F: Functional, mu: Measure, eta: ArrayLike) -> tuple[float, float]:
-    r"""Return the two terms of the second-order form (49) in one direction.
+def curvature(local, x) -> np.ndarray:
+    r""":math:`\nabla^2\delta F` at the points x (n, D), shape (n, D, D)."""
+    steps = x[:, None] + 1j * TINY * np.eye(x.shape[1])
+    columns = local.gradient(steps.reshape(-1, x.shape[1])).imag / TINY
+    return columns.reshape(steps.shape)
 
-    .. math:: \int\eta^\top\nabla^2\delta F(\theta;\mu)\,\eta\,d\mu,\qquad
-              \iint\eta(\theta)^\top K(\theta,\theta';\mu)\,\eta(\theta')\,d\mu\,d\mu
 
-    On a flat space their sum is the second derivative of F along
-    :math:`\theta\mapsto\theta+s\,\eta(\theta)`. For attention heads the second is (Remark 7.4)
-    :math:`\mathbb E\frac1T\sum_tu_t^\top Ju_t` with :math:`u=\int\nabla\varphi\,\eta\,d\mu`.
+def response(F, mu: Measure, j: int, x) -> np.ndarray:
+    r""":math:`K(x,\theta_j;\mu)`: how gradients at x (n, D) move with atom j, shape (n, D, D)."""
+    columns = []
+    for e in np.eye(mu.dim):
+        moved = mu.atoms.astype(complex)
+        moved[j] += 1j * TINY * e
+        columns.append(F.at(Measure(moved, mu.weights)).gradient(x).imag / TINY / mu.weights[j])
+    return np.stack(columns, axis=-1)
 
-    - ``mu``: As in :func:`atomic_stability`. Repeated atoms make a random direction.
-    - ``eta`` (m, D): One direction for each atom; only its tangent part counts.
+
+def rayleigh(force, delta, w):
+    r"""Quotient :math:`\mathbb E\langle f(\delta),\delta\rangle/\mathbb E\|\delta\|^2`.
+
+    And its gradient, for a force f whose derivative at :math:`\delta` is symmetric in the mean.
     """
-    _check(F, mu)
-    x = mu.atoms
-    space: Any = F.space
-    eta = F.space.tangent(x, validate.array(eta, "eta", x.shape, largest=validate.LARGEST))
-    local = F.at(mu)
-    second = local.gradient(x + 1j * TINY * eta).imag / TINY
-    # what curvature of the space adds to the ambient Hessian: nothing where it is flat
-    flat = np.zeros((mu.dim, mu.dim))
-    bent = [space.hessian(p, g, flat) for p, g in zip(x, local.gradient(x), strict=True)]
-    curvature = (second * eta).sum(axis=1) + np.einsum("ja,jab,jb->j", eta, bent, eta)
-    moved = F.at(Measure(x + 1j * TINY * eta, mu.weights)).gradient(x).imag / TINY
-    return float(mu.weights @ curvature), float(mu.weights @ (moved * eta).sum(axis=1))
+    f, along = force(delta), force(delta * (1 + 1j * TINY)).imag / TINY
+    below = w @ (delta * delta).sum(axis=1)
+    value = w @ (f * delta).sum(axis=1) / below
+    return float(value), w[:, None] * (f + along - 2 * value * delta) / below
 
 
 def functional(F, *, flat: bool = False) -> None:
@@ -155,7 +145,7 @@ def precision(F, dtype) -> float:
     return max(float(np.finfo(getattr(G, "dtype", dtype)).eps) for G in terms)
 
 
-def _check(F, mu) -> None:
+def check(F, mu) -> None:
     functional(F)
     check_start(mu, F.space)
     if not (mu.weights > 0).all():
@@ -181,6 +171,11 @@ def _symmetric(A) -> np.ndarray:
     return (A + A.T) / 2
 
 
+def _square(K) -> np.ndarray:
+    """Blocks (m, m, D, D) as one matrix."""
+    return K.transpose(0, 2, 1, 3).reshape(K.shape[0] * K.shape[2], -1)
+
+
 def _compare(F, mu, H, K) -> None:
     """Refuse second derivatives that are not symmetric, or that differences do not confirm.
 
@@ -191,27 +186,22 @@ def _compare(F, mu, H, K) -> None:
     gradient = F.at(mu).gradient(x)
     eps = precision(F, gradient.dtype)
     h, v = np.cbrt(eps), np.random.default_rng(0).uniform(-1, 1, size=x.shape)
-    round_ = isinstance(space, Sphere)  # a functional may be defined there only
-    v = space.tangent(x, v) if round_ else v
-    ahead, behind = (space.retract(x, s * v) if round_ else x + s * v for s in (h, -h))
-    up, down = (F.at(Measure(y, w)).gradient(y) for y in (ahead, behind))
+    # on a sphere a functional may be defined there only; in a ball it is asked a step outside
+    place = space if isinstance(space, Sphere) else Euclidean()
+    v = place.tangent(x, v)
+    up, down = (F.at(Measure(y, w)).gradient(y) for y in (place.retract(x, s * v) for s in (h, -h)))
     stated = np.einsum("jab,ja->jb", H, v) + np.einsum("l,jlab,lb->ja", w, K, v)
     error = float(np.abs((up - down) / (2 * h) - stated).max())
-    blocks = K.transpose(0, 2, 1, 3).reshape(x.size, x.size)
-    skew = max(np.abs(A - A.swapaxes(-1, -2)).max() for A in (H, blocks))
+    skew = max(np.abs(A - A.swapaxes(-1, -2)).max() for A in (H, _square(K)))
     size = max(np.abs(H).max(), np.abs(K).max()) * np.sqrt(mu.dim)
     # the differences lose digits where points or gradients are large beside their step; and where
     # everything cancels, as for labels that a measure explains, both sides are rounding
     lost = eps * (1 + np.abs(x).max()) / h
     allowed = (1e-4 + 100 * np.sqrt(eps) + lost) * size
     allowed += 1e3 * eps * (1 + np.abs(gradient).max() / h)
-    if not error <= allowed:
-        raise ValueError(
-            f"F: complex steps and central differences of its gradient disagree by {error:.3g} "
-            f"(size {size:.3g}); see check_functional"
-        )
-    if not skew <= allowed:
-        raise ValueError(
-            f"F: second derivatives are not symmetric, by {skew:.3g} (size {size:.3g}): its "
-            "gradient is not that of a functional; see check_functional"
-        )
+    for what, by in (
+        ("complex steps and central differences of its gradient disagree", error),
+        ("its gradient is no functional's: second derivatives are not symmetric", skew),
+    ):
+        if not by <= allowed:
+            raise ValueError(f"F: {what}, by {by:.3g} (size {size:.3g}); see check_functional")

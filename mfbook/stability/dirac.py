@@ -27,12 +27,10 @@ __all__ = ["DiracStability", "dirac_stability"]
 
 @dataclass(frozen=True, eq=False)
 class DiracStability:
-    """The linear theory of a stationary point mass.
+    """The linear theory of a stationary point mass, with H and K (D, D) as above.
 
-    - ``H, K`` (D, D): As above.
     - ``deviations, translations`` (n,): Eigenvalues of H and of H + K on the tangent space,
       increasing; ``split_direction, translation_direction`` (D,): unit eigenvectors of the least.
-    - ``gradient_norm``: How stationary it is.
     - ``tolerance``: An eigenvalue of at most this size counts as zero.
     """
 
@@ -75,12 +73,10 @@ class DiracStability:
         one. ``"neutral"``: one of them is singular, and first order decides nothing. ``"stable"``:
         H is positive definite (Theorem 7.5).
         """
-        if self.translations[0] < -self.tolerance:
-            return "translation"
-        if self.deviations[0] < -self.tolerance:
-            return "splitting"
-        least = min(self.deviations[0], self.translations[0])
-        return "stable" if least > self.tolerance else "neutral"
+        own, mean = self.deviations[0], self.translations[0]
+        if min(own, mean) < -self.tolerance:
+            return "translation" if mean < -self.tolerance else "splitting"
+        return "stable" if min(own, mean) > self.tolerance else "neutral"
 
 
 def dirac_stability(
@@ -93,9 +89,8 @@ def dirac_stability(
     - ``F``: Accepting complex points and atoms.
     - ``theta`` (D,): Where :math:`\nabla\delta F(\theta;\delta_\theta)=0`; such a point is found
       by :func:`~mfbook.optimise.stationary_head`.
-    - ``stationary``: Largest gradient norm that is accepted, relative to the size of H + K and 1.
-    - ``tolerance``: Eigenvalues of at most this size, relative to the largest and 1, count as zero.
-      Both are at least a hundred roundings of the functional, which matters in float32.
+    - ``stationary, tolerance``: Relative to the largest eigenvalue and 1, and at least a hundred
+      roundings: gradient norm that is accepted, and size of an eigenvalue that counts as zero.
 
     >>> from mfbook.confinement import Anchor
     >>> report = dirac_stability(Anchor(2.0, [1.0, 0.0]), [1.0, 0.0])

@@ -23,7 +23,8 @@ from mfbook.functional import Functional
 from mfbook.measure import Measure
 from mfbook.optimise.descent import descend
 from mfbook.space import Ball
-from mfbook.stability.atomic import TINY, _check, atomic_stability, functional
+from mfbook.stability import atomic
+from mfbook.stability.atomic import atomic_stability, rayleigh
 
 __all__ = ["CurvatureMargin", "Monotonicity", "curvature_margin", "strong_monotonicity"]
 
@@ -66,13 +67,11 @@ def strong_monotonicity(
     ``radius / 1000`` and ``radius``, ``couplings`` times. ``descents`` go on from the lowest of
     these quotients, further ones from the lowest direction of the linearised flow and from one
     particle with a millionth of its atom's mass. There are many minima, and another SciPy may end
-    at another one; each bounds the constant from above. Parts stay coupled to their atom: for a
-    point mass these are all couplings, for several atoms it is a constant *at fixed weights* (over
-    every coupling none is positive, Chapter 7). Quotients carry an error of about 1e-13 times the
-    gradient over ``radius``.
+    at another one. Parts stay coupled to their atom: for a point mass these are all couplings, for
+    several atoms it is a constant *at fixed weights* (over every coupling none is positive,
+    Chapter 7). Quotients carry an error of about 1e-13 times the gradient over ``radius``.
 
-    - ``F``: On a flat space, accepting complex points and atoms. Particles may cross the boundary
-      of a ball.
+    - ``F``: On a flat space, accepting complex points and atoms. Particles may leave a ball.
     - ``mu``: Positive weights.
     - ``near``: ``"W2"``: the root mean squared displacement is at most ``radius`` (Theorem 7.1), so
       a light particle may be far away. ``"Winf"``: every displacement is (Theorem 7.5).
@@ -82,8 +81,8 @@ def strong_monotonicity(
     >>> round(report.constant, 12)
     0.5
     """
-    functional(F, flat=True)
-    _check(F, mu)
+    atomic.functional(F, flat=True)
+    atomic.check(F, mu)
     rng, radius = validate.generator(rng), validate.scale(radius, "radius")
     parts, couplings = validate.count(parts, "parts"), validate.count(couplings, "couplings")
     descents = validate.count(descents, "descents", least=0)
@@ -96,49 +95,48 @@ def strong_monotonicity(
 
     def quotient(delta, w):
         """Value of the quotient, and its gradient in the displacements."""
-        moved = Measure(still + delta, w)
-        force = F.at(moved).gradient(moved.atoms) - rest
-        along = Measure(still + delta * (1 + 1j * TINY), w)
-        second = F.at(along).gradient(along.atoms).imag / TINY
-        below = w @ (delta * delta).sum(axis=1)
-        value = (w @ (force * delta).sum(axis=1)) / below
-        slope = w[:, None] * (force + second - 2 * value * delta) / below
-        return float(value), slope
+
+        def force(delta):
+            moved = Measure(still + delta, w)
+            return F.at(moved).gradient(moved.atoms) - rest
+
+        return rayleigh(force, delta, w)
 
     def extent(delta, w):
         squares = (delta * delta).sum(axis=1)
         return np.sqrt(w @ squares if near == "W2" else squares.max())
 
-    starts = []
+    def start(delta, w):
+        return quotient(delta, w)[0], delta, w
+
+    drawn = []
     for _ in range(couplings):
         w = mu.weights[parent] * rng.dirichlet(np.full(parts, 0.5), size=mu.size).ravel()
         delta = rng.normal(size=still.shape)
         size = radius * NEAREST ** rng.uniform()
-        delta *= size / extent(delta, w)
-        starts.append((quotient(delta, w)[0], delta, w))
-    ranked = sorted(starts, key=lambda start: start[0])
-    tried = ranked[:descents]
+        drawn.append(start(delta * (size / extent(delta, w)), w))
+    drawn.sort(key=lambda start: start[0])
+    tried = drawn[:descents]
     if descents:
         delta, w = _lowest(F, mu, parts)
-        delta = delta * (radius * NEAREST / extent(delta, w))
-        tried.append((quotient(delta, w)[0], delta, w))
-        if parts > 1:
-            delta, w = _lone(F, mu, rng, radius, near, parts, descents, maxiter)
-            if extent(delta, w) >= radius * NEAREST:
-                tried.append((quotient(delta, w)[0], delta, w))
-    least, *worst = min([ranked[0], *tried], key=lambda start: start[0])
+        tried.append(start(delta * (radius * NEAREST / extent(delta, w)), w))
+    if descents and parts > 1:
+        delta, w = _lone(F, mu, rng, radius, near, parts, descents, maxiter)
+        if extent(delta, w) >= radius * NEAREST:
+            tried.append(start(delta, w))
+    least, *worst = min([drawn[0], *tried], key=lambda start: start[0])
     for _, delta, w in tried:
-        if near == "W2":
-            ball, root = Ball(radius, (delta.size,)), np.sqrt(w)[:, None]
-        else:
-            ball, root = Ball(radius, (mu.dim,) * len(w)), np.ones((len(w), 1))
+        # in these coordinates the displacements that are near fill a ball, or one ball each
+        root = np.sqrt(w)[:, None] if near == "W2" else np.ones((len(w), 1))
+        ball = Ball(radius, (delta.size,) if near == "W2" else (mu.dim,) * len(w))
 
         def objective(y, root=root, w=w):
             value, slope = quotient(y.reshape(still.shape) / root, w)
             return value, (slope / root).reshape(1, -1)
 
-        start = (root * delta).reshape(1, -1)
-        (run,) = descend(objective, ball, [start], **DESCENT, maxiter=maxiter)
+        (run,) = descend(
+            objective, ball, [(root * delta).reshape(1, -1)], **DESCENT, maxiter=maxiter
+        )
         delta = run.point.reshape(still.shape) / root
         # closer to the measure a quotient is mostly rounding
         if run.value < least and extent(delta, w) >= radius * NEAREST:
@@ -162,28 +160,22 @@ def _lowest(F, mu, parts):
 
 def _lone(F, mu, rng, radius, near, parts, descents, maxiter):
     """One particle of little weight, displaced to where the others' field holds it least."""
-    local, w = F.at(mu), np.repeat(mu.weights / parts, parts)
-    rest = local.gradient(mu.atoms)
     j = int(rng.choice(mu.size, p=mu.weights))
+    local, own = F.at(mu), mu.atoms[j : j + 1]
+    rest = local.gradient(own)
     # within the radius in W2, a particle of small mass may be far away
     reach = radius if near == "Winf" else radius / np.sqrt(LITTLE)
-    ball = Ball(reach, (mu.dim,))
 
-    def objective(y):
-        d = y[0]
-        force = local.gradient((mu.atoms[j] + d)[None])[0] - rest[j]
-        second = local.gradient((mu.atoms[j] + d * (1 + 1j * TINY))[None])[0].imag / TINY
-        value = force @ d / (d @ d)
-        return value, ((force + second - 2 * value * d) / (d @ d))[None]
+    def objective(d):
+        return rayleigh(lambda d: local.gradient(own + d) - rest, d, np.ones(1))
 
     directions = rng.normal(size=(2 * descents, mu.dim))
     directions *= 0.5 * reach / np.linalg.norm(directions, axis=1, keepdims=True)
+    ball = Ball(reach, (mu.dim,))
     runs = descend(objective, ball, directions[:, None], **DESCENT, maxiter=maxiter)
-    best = min(runs, key=lambda run: run.value)
-    delta = np.zeros((mu.size * parts, mu.dim))
-    delta[j * parts] = best.point[0]
-    group = slice(j * parts, (j + 1) * parts)
-    w[group] = mu.weights[j] * (1 - LITTLE) / (parts - 1)
+    delta, w = np.zeros((mu.size * parts, mu.dim)), np.repeat(mu.weights / parts, parts)
+    delta[j * parts] = min(runs, key=lambda run: run.value).point[0]
+    w[j * parts : (j + 1) * parts] = mu.weights[j] * (1 - LITTLE) / (parts - 1)
     w[j * parts] = mu.weights[j] * LITTLE
     return delta, w
 
@@ -215,27 +207,20 @@ def curvature_margin(
     :math:`\|\nabla\delta F(\theta;\mu)-\nabla\delta F(\theta;\nu)\|\le\ell\,W_2(\mu,\nu)` with
     :math:`\ell<m`, then (45) holds with :math:`\lambda=m-\ell`. Here points and the ``parts`` atoms
     of ``samples`` measures are in the ball around ``theta`` (D,); the first sample is its centre.
-
-    - ``F``: On a flat space, accepting complex points and atoms.
+    F is on a flat space and accepts complex points and atoms.
     """
-    functional(F, flat=True)
+    atomic.functional(F, flat=True)
     theta = validate.array(theta, "theta", ("D",), largest=validate.LARGEST).astype(float)
     rng, radius = validate.generator(rng), validate.scale(radius, "radius")
     samples, parts = validate.count(samples, "samples"), validate.count(parts, "parts")
-    D, ball = len(theta), Ball(radius, (len(theta),))
-    m, ell = np.inf, 0.0
+    ball, m, ell = Ball(radius, (len(theta),)), np.inf, 0.0
     for i in range(samples):
         # at the first sample everything sits at the centre
         points = theta + (0 if i == 0 else 1) * ball.sample(rng, parts + 1)
-        x, atoms, w = points[0], points[1:], rng.dirichlet(np.ones(parts))
         with validate.naming("theta"):
-            local = F.at(Measure(atoms, w))
-        H = local.gradient(x + 1j * TINY * np.eye(D)).imag / TINY
+            mu = Measure(points[1:], rng.dirichlet(np.ones(parts)))
+            (H,) = atomic.curvature(F.at(mu), points[:1])
+            (K,) = atomic.response(F, mu, 0, points[:1])
         m = min(m, float(np.linalg.eigvalsh((H + H.T) / 2)[0]))
-        K = np.empty((D, D))
-        for a in range(D):
-            moved = atoms.astype(complex)
-            moved[0, a] += 1j * TINY
-            K[:, a] = F.at(Measure(moved, w)).gradient(x[None])[0].imag / TINY / w[0]
         ell = max(ell, float(np.linalg.norm(K, 2)))
     return CurvatureMargin(m, ell)

@@ -22,7 +22,7 @@ from mfbook.functional import Functional
 from mfbook.measure import Measure, check_measure
 from mfbook.optimise.descent import descend
 from mfbook.space import Sphere
-from mfbook.stability.atomic import TINY, functional
+from mfbook.stability.atomic import functional, rayleigh
 
 __all__ = ["RadialDrift", "radial_drift"]
 
@@ -72,19 +72,15 @@ def radial_drift(
     for r in radii:
 
         def quotient(u, r=r):
-            """Value at a direction u (1, D), and its gradient in u."""
-            G = local.gradient(r * u)
-            second = local.gradient(r * u * (1 + 1j * TINY)).imag / TINY  # Hessian times point
-            return (G * u).sum() / r, G / r + second / r
+            value, slope = rayleigh(local.gradient, r * u, np.ones(1))
+            return value, r * slope
 
-        u = rng.normal(size=(samples, mu.dim))
-        u /= np.linalg.norm(u, axis=1, keepdims=True)
+        u = Sphere().sample(rng, samples, mu.dim)
         values = (local.gradient(r * u) * u).sum(axis=1) / r
         order = np.argsort(values)
-        best, value = u[order[0]], values[order[0]]
-        for run in descend(quotient, Sphere(), u[order[:descents], None], maxiter=maxiter):
-            if run.value < value:
-                best, value = run.point[0], run.value
+        runs = descend(quotient, Sphere(), u[order[:descents], None], maxiter=maxiter)
+        ends = [(values[order[0]], u[order[0]]), *((run.value, run.point[0]) for run in runs)]
+        value, best = min(ends, key=lambda end: end[0])
         points.append(r * best)
         least.append(value)
     return RadialDrift(radii, np.array(least), np.array(points))

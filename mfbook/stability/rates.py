@@ -47,7 +47,11 @@ def kl_fit(gap: ArrayLike, dissipation: ArrayLike, *, blocks: int = 8) -> KLFit:
 
     - ``gap, dissipation`` (n,): :math:`E>0` and :math:`\mathcal D>0`; at least two points a block.
     """
-    E, D = _pair(gap, dissipation)
+    E = validate.array(gap, "gap", ("n",))
+    D = validate.array(dissipation, "dissipation", (len(E),))
+    for name, values in (("gap", E), ("dissipation", D)):
+        if not (values > 0).all():
+            raise ValueError(f"{name}: expected positive numbers, got {values.min():g}")
     blocks = validate.count(blocks, "blocks", least=2)
     if len(E) < 2 * blocks:
         raise ValueError(f"gap: expected at least {2 * blocks} points, got {len(E)}")
@@ -56,23 +60,7 @@ def kl_fit(gap: ArrayLike, dissipation: ArrayLike, *, blocks: int = 8) -> KLFit:
     for i, part in enumerate(parts):
         if np.ptp(x[part]) == 0:
             raise ValueError(f"gap: expected different values, all are {E[part[0]]:g} in block {i}")
-    slopes = np.array([_slope(x[part], y[part]) for part in parts])
+    slopes = np.array([np.polyfit(x[part], y[part], 1)[0] for part in parts])
     half = scipy.stats.t.ppf(0.975, blocks - 1) * slopes.std(ddof=1) / np.sqrt(blocks)
-    alpha = _slope(x, y) / 2
     interval = (float(slopes.mean() - half) / 2, float(slopes.mean() + half) / 2)
-    return KLFit(alpha, interval, slopes)
-
-
-def _slope(x, y) -> float:
-    """Slope of the least-squares line."""
-    x = x - x.mean()
-    return float(x @ (y - y.mean()) / (x @ x))
-
-
-def _pair(gap, dissipation):
-    E = validate.array(gap, "gap", ("n",))
-    D = validate.array(dissipation, "dissipation", (len(E),))
-    for name, values in (("gap", E), ("dissipation", D)):
-        if not (values > 0).all():
-            raise ValueError(f"{name}: expected positive numbers, got {values.min():g}")
-    return E, D
+    return KLFit(float(np.polyfit(x, y, 1)[0]) / 2, interval, slopes)

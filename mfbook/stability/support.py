@@ -25,9 +25,8 @@ __all__ = ["Alternative", "Stationarity", "best_alternative", "stationarity"]
 class Stationarity:
     """How far a measure is from being stationary.
 
-    - ``norms`` (m,): Of the gradient of the first variation at the atoms, as far as the space
-      allows; ``worst`` is the largest of an atom that has weight.
-    - ``dissipation``: Mean square of the norms (equation (38)).
+    ``norms`` (m,) of the gradient of the first variation at the atoms, as far as the space allows;
+    ``worst``, the largest of an atom that has weight; and ``dissipation``, their mean square (38).
     """
 
     norms: np.ndarray = field(repr=False)
@@ -48,8 +47,7 @@ def stationarity(F: Functional, mu: Measure) -> Stationarity:
     functional(F)
     check_measure(mu)
     v = F.space.tangent(mu.atoms, -F.at(mu).gradient(mu.atoms))
-    squares = (v * v).sum(axis=1)
-    norms = np.sqrt(squares)
+    norms = np.sqrt(squares := (v * v).sum(axis=1))
     return Stationarity(norms, float(norms[mu.weights > 0].max()), float(mu.weights @ squares))
 
 
@@ -93,14 +91,10 @@ def best_alternative(F: Functional, mu: Measure, rng: Seed, **options: Any) -> A
     def mixed(s):
         return evaluate(np.append((1 - s) * mu.weights, s))[0]
 
-    run = scipy.optimize.minimize_scalar(
-        mixed, bounds=(0, 1), method="bounded", options={"xatol": 1e-10}
-    )
-    start = mixed(0.0)
+    run = scipy.optimize.minimize_scalar(mixed, bounds=(0, 1), options={"xatol": 1e-10})
     # the search looks inside the interval: either end may be better
-    share, value = min([(0.0, start), (float(run.x), run.fun), (1.0, mixed(1.0))],
-                       key=lambda pair: pair[1])  # fmt: skip
+    share = min((0.0, float(run.x), 1.0), key=mixed)
     return Alternative(
         gap.point, least, values, float(np.ptp(heavy)), float(heavy.max() - least), gap.found,
-        gap.rigorous, share, float(start - value),
+        gap.rigorous, share, float(mixed(0.0) - mixed(share)),
     )  # fmt: skip

@@ -20,9 +20,7 @@ CASES = {
     "batch": (dict(), 3, 4, 3),
     "one of everything": (dict(S=1, T=1, d=1, k=1, v=1, V=2), 1, 1, 1),
     "wide keys": (dict(d=4, k=3, v=1, V=3), 2, 5, 2),
-    "wide values": (dict(d=4, k=1, v=3, V=3), 5, 2, 1),
-    "long": (dict(T=9, d=2, k=1, v=1), 2, 3, 1),
-    "long and wide": (dict(T=9, d=5, k=2, v=2, V=3), 3, 2, 2),
+    "long and wide": (dict(T=9, d=5, k=2, v=3, V=3), 3, 2, 2),
     "hard labels": (dict(soft=False), 4, 3, 2),
     "many runs": (dict(d=2, k=1, v=1, T=2), 50, 45, 1),
 }
@@ -39,11 +37,9 @@ def together(R, atoms, seeds, **options):
 
 def one_by_one(R, atoms, seeds, weights=None, **options):
     weights = [None] * len(atoms) if weights is None else weights
-    runs = [
-        sgd(R, Measure(a, w), TIMES, EPS, seed, **options)
-        for a, w, seed in zip(atoms, weights, seeds, strict=True)
-    ]
-    return np.stack([run.atoms for run in runs], axis=1)
+    each = zip(atoms, weights, seeds, strict=True)
+    runs = [sgd(R, Measure(a, w), TIMES, EPS, seed, **options).atoms for a, w, seed in each]
+    return np.stack(runs, axis=1)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -12,7 +12,7 @@ from examples import same_bits
 from hypothesis import given
 from hypothesis import strategies as st
 from reference import make, measure, relative
-from scipy.integrate import simpson, solve_ivp
+from scipy.integrate import simpson
 from scipy.linalg import expm
 
 from companion.mathematics.network import TwoLayerRisk
@@ -21,7 +21,6 @@ from mfbook.flow import (
     RK4,
     Adaptive,
     Euler,
-    Rosenbrock,
     constant,
     custom,
     dissipation,
@@ -42,6 +41,7 @@ A = np.array([[-0.5, 1.0], [-1.0, -0.2]])
 B = np.array([[0.1, 0.3], [-0.2, 0.4]])
 ADAPTIVE = ["RK23", "RK45", "DOP853", "Radau", "BDF", "LSODA"]
 FIXED = {"euler": Euler, "rk4": RK4}
+STEP_LENGTHS = 1 / np.array([8, 16, 32, 64])
 EXACT = {"solver": Adaptive(rtol=1e-11, atol=1e-13)}
 DECAY = polynomial_decay(0.9, 0.5, 0.7)
 PROFILES = {
@@ -91,13 +91,11 @@ def test_order_of_the_fixed_steps(method, expected, problem):
     if problem == "sphere":
         space, mu = Sphere(), Measure(Sphere().project(START.atoms), START.weights)
     xi = DECAY if problem == "clock" else None
-    exact = flow(
-        field, mu, [0.0, 1.0], space, xi=xi, solver=Adaptive(rtol=1e-12, atol=1e-14)
-    ).end.atoms
-    steps = 1 / np.array([8, 16, 32, 64])
-    kind = FIXED[method]
-    ends = [flow(field, mu, [0, 1], space, xi=xi, solver=kind(h)).end.atoms for h in steps]
-    x, y = np.log(steps), np.log([np.abs(end - exact).max() for end in ends])
+    exact, *ends = (
+        flow(field, mu, [0, 1], space, xi=xi, solver=solver).end.atoms
+        for solver in (Adaptive(rtol=1e-12, atol=1e-14), *map(FIXED[method], STEP_LENGTHS))
+    )
+    x, y = np.log(STEP_LENGTHS), np.log([np.abs(end - exact).max() for end in ends])
     slope, intercept = np.polyfit(x, y, 1)
     bend = np.abs(slope * x + intercept - y).max() / np.ptp(x)
     # the next term of the expansion bends the line; the bend bounds the error of the slope
@@ -106,55 +104,10 @@ def test_order_of_the_fixed_steps(method, expected, problem):
 
 @pytest.mark.parametrize("method", ADAPTIVE)
 def test_tolerance_controls_the_error(method):
-    errors = [
-        np.abs(
-            flow(linear, START, [0, 2.0], solver=chosen(method, 0, rtol)).end.atoms
-            - linear_solution(START, 2.0)
-        ).max()
-        for rtol in (1e-4, 1e-6, 1e-8)
-    ]
+    ends = (flow(linear, START, [0, 2.0], solver=chosen(method, 0, rtol)).end.atoms
+            for rtol in (1e-4, 1e-6, 1e-8))  # fmt: skip
+    errors = [np.abs(end - linear_solution(START, 2.0)).max() for end in ends]
     assert errors[2] < errors[1] < errors[0] < 1e-2 and errors[2] < 1e-5
-
-
-class Dense:
-    """(I - c J) k = b for a matrix J."""
-
-    def __init__(self, J):
-        self.J = J
-
-    def solve(self, c, b):
-        return np.linalg.solve(np.eye(len(self.J)) - c * self.J, b)
-
-
-def test_rosenbrock_on_a_stiff_system():
-    """Second order in the step, third in the tolerance's error; its interpolant is as good."""
-
-    def field(t, y):
-        return np.array([y[1], -9 * np.sin(y[0]) - 0.3 * y[1], -400 * (y[2] - np.cos(y[0]))])
-
-    def slopes(t, y):
-        return np.array([[0, 1, 0], [-9 * np.cos(y[0]), -0.3, 0], [-400 * np.sin(y[0]), 0, -400]])
-
-    span, y0 = (0.5, 2.5), [2.0, 0.5, -1.0]
-    exact = solve_ivp(field, span, y0, "Radau", dense_output=True, rtol=1e-11, atol=1e-12).sol
-
-    def errors(rtol, **given):
-        solver = Rosenbrock(
-            field, span[0], y0, span[1], lambda t, y: Dense(slopes(t, y)),
-            rtol=rtol, atol=1e-2 * rtol, **given,
-        )  # fmt: skip
-        inner = []
-        while solver.status == "running":
-            solver.step()
-            assert solver.t - solver.t_old <= given.get("max_step", 2) * (1 + 1e-12)
-            t = solver.t_old + np.array([0.0, 0.3, 1.0]) * (solver.t - solver.t_old)
-            inner.append(np.abs(solver.dense_output()(t) - exact(t))[:, t > 0.55])
-        return np.abs(solver.y - exact(span[1])).max(), np.hstack(inner).max()
-
-    ends = [errors(1.0, max_step=h, first_step=h)[0] for h in (1 / 64, 1 / 128, 1 / 256)]
-    np.testing.assert_allclose(np.log2(np.divide(ends[:-1], ends[1:])), 2, atol=0.2)
-    coarse, fine = errors(1e-4), errors(1e-6)
-    assert max(coarse) < 0.1 and max(fine) < 3e-3 and fine[0] < coarse[0] / 10
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -194,9 +147,6 @@ def test_energy_is_dissipated(name):
         lost += simpson(rate * run.dissipation[piece], x=t[piece])
     assert relative(run.value[0] - run.value[-1], lost) < 1e-6
     assert run.increase == 0 and (np.diff(run.value) < 0).all()
-    inside = slice(10, 60)
-    slope = np.gradient(run.value, run.tau, edge_order=2)[inside]
-    assert np.abs(slope + run.dissipation[inside]).max() < 5e-3 * run.dissipation.max()
     assert run.dissipation[-1] == pytest.approx(dissipation(F, run.end), rel=1e-12)
     assert run.value[-1] == pytest.approx(F(run.end), rel=1e-12)
 
@@ -241,13 +191,6 @@ def test_euler_uses_the_rate_at_the_start_of_each_step():
     assert relative(wrong.end.atoms, x) > NOTICED
 
 
-@pytest.mark.parametrize("method", [*ADAPTIVE, *FIXED])
-def test_one_time(method):
-    run = gradient_flow(R, MU, [1.5], solver=chosen(method, 0.5, 1e-6))
-    assert np.array_equal(run.atoms, [MU.atoms]) and run.completed
-    assert relative(run.value[0], R(MU)) < 1e-14 and run.steps == 0
-
-
 @pytest.mark.parametrize("method", ["DOP853", "LSODA"])
 def test_a_clock_that_stands_still(method):
     times = [0.0, 0.5, 1.0, 1.2, 1.7, 2.0, 3.0]
@@ -255,9 +198,8 @@ def test_a_clock_that_stands_still(method):
     assert run.tau == pytest.approx([0, 0.5, 1, 1, 1, 1, 2], abs=1e-12)
     assert np.abs(run.atoms[2] - run.atoms[5]).max() < 1e-12 and run.completed
     assert np.abs(run.end.atoms - gradient_flow(R, MU, [0, 2.0], **EXACT).end.atoms).max() < 1e-8
-    nothing = gradient_flow(
-        R, MU, [0, 1.0, 2.0], custom(lambda t: 0 * t), solver=Adaptive(method=method)
-    )
+    never = custom(lambda t: 0 * t)
+    nothing = gradient_flow(R, MU, [0, 1.0, 2.0], never, solver=Adaptive(method=method))
     assert np.array_equal(nothing.atoms, np.array([MU.atoms] * 3)) and nothing.steps == 0
     assert nothing.dissipated().tolist() == [0, 0, 0]
     half = crossing(np.exp(-1.0), terminal=True)
@@ -293,14 +235,9 @@ def test_flow_in_a_ball(method):
 def test_sliding_along_the_boundary_of_a_ball():
     """For the velocity (2, 0): first a chord, then the arc, with phi' = -2 sin phi on it."""
     ball, phi = Ball(1.0, (2,)), 2.0
-    mu = Measure([[np.cos(phi), np.sin(phi)]])
-    run = flow(
-        lambda x, m: np.broadcast_to([2.0, 0.0], x.shape),
-        mu,
-        [0, 2.0],
-        ball,
-        solver=Adaptive(rtol=1e-7),
-    )
+    run = flow(lambda x, m: np.broadcast_to([2.0, 0.0], x.shape),
+               Measure([[np.cos(phi), np.sin(phi)]]), [0, 2.0], ball,
+               solver=Adaptive(rtol=1e-7))  # fmt: skip
     left = 2.0 + np.cos(phi)  # the chord has the length -2 cos phi
     angle = 2 * np.arctan(np.tan((np.pi - phi) / 2) * np.exp(-2 * left))
     assert np.abs(run.end.atoms[0] - [np.cos(angle), np.sin(angle)]).max() < 1e-4
@@ -346,15 +283,6 @@ def test_terminal_event_in_time(name):
     assert run.tau == pytest.approx(run.t if xi is None else xi.tau(run.t), rel=1e-12)
     for end in (run.end, run.at(float(run.t[-1]))):
         assert end.atoms.ravel() == pytest.approx([0.5, 1.5], abs=1e-7)
-
-
-@pytest.mark.parametrize("end", [np.log(2), np.log(2) - 1e-9, np.log(2) + 1e-9])
-def test_terminal_event_near_an_output_time(end):
-    for times in ([0, end], [0, 0.1, end, 2.0]):
-        half = crossing(0.5, terminal=True)
-        run = gradient_flow(Ridge(1.0), ONE, times, events=[half], **EXACT)
-        assert run.completed and abs(run.t[-1] - np.log(2)) < 1e-8
-        assert len(run.t) == len(run.atoms) == len(run.value) and (np.diff(run.t) >= 0).all()
 
 
 LEVELS = st.lists(st.sampled_from(np.arange(1, 20, 2) / 20), min_size=1, max_size=6, unique=True)
@@ -444,25 +372,17 @@ def test_errors_of_the_field_are_not_hidden(method):
         flow(wrong, START, [0, 1.0], solver=chosen(method, 0.5, 1e-6))
 
 
-TIMES = [0.0, 0.25, 0.375, 1.0]
-
-
-def test_trajectory_gives_measures_and_integrals():
+def test_trajectory_gives_measures_that_nobody_changes():
     run = gradient_flow(Ridge(1.0), START, [0, 0.5, 1.0], dense=True)
     assert len(run) == 3 and run.measure(1).weights.tolist() == START.weights.tolist()
     assert np.array_equal(run.end.atoms, run.atoms[2])
-    second = run.integrate(lambda x: (x**2).sum(axis=1))
-    assert second.shape == (3,) and np.allclose(second / 2, run.value, rtol=1e-12)
-    mean = run.integrate(lambda x: x)
-    assert mean.shape == (3, 2) and np.allclose(mean[0], START.weights @ START.atoms)
     for name in ("t", "tau", "atoms", "weights", "value", "dissipation"):
         with pytest.raises(ValueError, match="read-only"):
             getattr(run, name)[...] = 0
-    for bad in (1.0 + 1e-9, -0.1):
+    bare = gradient_flow(Ridge(1.0), START, [0, 0.5])
+    for curve, bad in ((run, 1.0 + 1e-9), (run, -0.1), (bare, 0.1)):
         with pytest.raises(ValueError, match="^t:"):
-            run.at(bad)
-    with pytest.raises(ValueError, match="^t:"):
-        gradient_flow(Ridge(1.0), START, [0, 0.5]).at(0.1)
+            curve.at(bad)
 
 
 def test_progress_is_shown_on_demand_and_changes_nothing(capsys):
@@ -491,9 +411,6 @@ BAD = [
     ("xi", "clock decreases", still, START, {"xi": custom(lambda t: 1 + 0 * t, clock=np.cos)}),
     ("events", "fixed steps", still, START, {"events": [crossing(0)], **STEPS}),
     ("dense", "fixed steps", still, START, {"dense": True, **STEPS}),
-    ("solver", "no linearisation", still, START, {"solver": Adaptive(method="rosenbrock")}),
-    ("functional", "given twice", R, MU, {"functional": R}),
-    ("space", "given twice", R, MU, {"space": Sphere()}),
 ]  # fmt: skip
 
 
@@ -524,10 +441,8 @@ class Own(Functional):
 def test_a_network_with_kinks_takes_a_solver_that_passes_over_them():
     run = gradient_flow(KINKED, NEURONS, [0.0, 5.0])
     assert run.completed and run.method == "RK23" and run.evaluations < 5000
-    same_bits(
-        run,
-        gradient_flow(Own(), NEURONS, [0, 5], solver=Adaptive(rtol=1e-4, atol=1e-7, method="RK23")),
-    )
+    loose = Adaptive(rtol=1e-4, atol=1e-7, method="RK23")
+    same_bits(run, gradient_flow(Own(), NEURONS, [0, 5], solver=loose))
     fine = gradient_flow(KINKED, NEURONS, [0.0, 5.0], solver=Adaptive(rtol=1e-5, atol=1e-8))
     assert abs(run.value[-1] - fine.value[-1]) < 1e-4
     both = KINKED + Ridge(0.1)

@@ -76,20 +76,15 @@ def test_order_in_which_times_are_asked_does_not_matter(times):
         assert xi.tau(t) == pytest.approx(2 * t + min(t, 2) ** 2, rel=1e-12, abs=1e-300)
 
 
-@given(st.floats(0.01, 5), st.floats(0.05, 20), st.floats(0, 3), st.floats(0, 50))
-def test_decay_at_random(start, scale, power, t):
-    xi = polynomial_decay(start, scale, power)
-    assert xi.tau(t) == pytest.approx(by_quadrature(xi, t), rel=1e-9, abs=1e-12)
-
-
 WARMUP = st.just(0.0) | st.floats(1e-3, 3)
 
 
-@given(st.floats(0.01, 5), WARMUP, st.floats(0.1, 9), st.floats(0, 1), st.floats(0, 20))
-def test_warm_up_at_random(peak, warmup, width, ratio, t):
-    xi = warmup_cosine(peak, warmup, warmup + width, ratio * peak)
-    assert xi.tau(t) == pytest.approx(by_quadrature(xi, t), rel=1e-9, abs=1e-11)
-    assert 0 <= xi(t) <= peak * (1 + 1e-12)
+@given(st.floats(0.01, 5), WARMUP, st.floats(0.05, 9), st.floats(0, 3), st.floats(0, 50))
+def test_profiles_at_random(a, b, width, c, t):
+    """Decay with power c, and a cosine of this width with a floor of c/3 of the peak."""
+    for xi in (polynomial_decay(a, width, c), warmup_cosine(a, b, b + width, c / 3 * a)):
+        assert xi.tau(t) == pytest.approx(by_quadrature(xi, t), rel=1e-9, abs=1e-11)
+        assert 0 <= xi(t) <= a * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("bad", [-1e-12, -1.0, np.nan, np.inf])

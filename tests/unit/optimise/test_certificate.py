@@ -167,12 +167,10 @@ def test_any_functional_gets_a_found_gap_and_no_false_certificate():
 
 def test_over_weights_agrees_with_the_functional():
     R = hard(2)
-    rng = np.random.default_rng(0)
-    atoms = R.space.sample(rng, 6)
-    for F in (R, R + Ridge(0.3), 2 * R + Anchor(0.1, np.ones(R.shape.size))):
-        w = rng.dirichlet(np.ones(6))
+    atoms, w = R.space.sample(0, 6), np.random.default_rng(0).dirichlet(np.ones(6))
+    mu = Measure(atoms, w)
+    for F in (R, 2 * R + Anchor(0.1, np.ones(R.shape.size))):
         value, slope = F.over_weights(atoms)(w)
-        mu = Measure(atoms, w)
         assert value == pytest.approx(F(mu), rel=1e-13)
         np.testing.assert_allclose(slope, F.first_variation(atoms, mu), rtol=1e-12, atol=1e-14)
 

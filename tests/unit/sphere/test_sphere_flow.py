@@ -1,207 +1,24 @@
-"""Flows on the sphere: the stiff integrator, and runs until they have settled."""
+"""Flows on the sphere: runs until they have settled."""
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from examples import circle, on_circle, points
 from examples import sphere_energy as energy
-from scipy.integrate import solve_ivp
-from scipy.linalg import expm
 
 from mfbook.activations import TANH
-from mfbook.confinement import Ridge
-from mfbook.flow import Adaptive, flow, gradient_flow
-from mfbook.flow.rosenbrock import Rosenbrock
 from mfbook.measure import Measure
 from mfbook.space import Sphere
 from mfbook.sphere import Explicit, SphereEnergy, Stiff, clusters, settle
 
-START = Measure([[1.0, 0.5], [-0.3, 2.0], [0.2, -0.7]], [0.5, 0.2, 0.3])
-A = np.array([[-0.5, 1.0], [-1.0, -0.2]])
-B = np.array([[0.1, 0.3], [-0.2, 0.4]])
 
-
-class Dense:
-    """Linear solver for a matrix, for vectors of any shape."""
-
-    def __init__(self, J):
-        self.J = np.atleast_2d(J)
-
-    def solve(self, c, b):
-        return np.linalg.solve(np.eye(len(self.J)) - c * self.J, b.ravel()).reshape(b.shape)
-
-
-class Linear:
-    """Every particle turns, and is drawn along by the mean; with its exact Jacobian."""
-
-    def __init__(self, uses=10**9):
-        self.uses = uses
-
-    def __call__(self, x, mu):
-        self.uses -= 1
-        if self.uses < 0:
-            raise KeyboardInterrupt
-        return x @ A + mu.integrate(mu.atoms) @ B
-
-    def linearised(self, mu):
-        pulled = np.kron(np.ones((mu.size, 1)) * mu.weights, B.T)
-        return Dense(np.kron(np.eye(mu.size), A.T) + pulled)
-
-
-def linear_solution(mu, t):
-    """Closed form: the mean solves m' = m (A + B), deviations from it solve y' = y A."""
-    mean = mu.weights @ mu.atoms
-    return (mu.atoms - mean) @ expm(t * A) + mean @ expm(t * (A + B))
-
-
-# ---------------------------------------------------------------------------------------------
-# the integrator
-
-
-@pytest.mark.parametrize("exact", [True, False])
-def test_order_two(exact):
-    """With the Jacobian, and with zero in its place."""
-    errors, steps = [], 2 / np.array([16, 32, 64])
-    for h in steps:
-        field, n = Linear(), START.size
-
-        def velocity(_, y, field=field):
-            return field((mu := Measure(y.reshape(-1, 2), START.weights)).atoms, mu).ravel()
-
-        J = field.linearised(START).J if exact else np.zeros((2 * n, 2 * n))
-        solver = Rosenbrock(
-            velocity, 0.0, START.atoms.ravel(), 2.0, lambda t, y, J=J: Dense(J),
-            atol=1e9, first_step=h, max_step=h,
-        )  # fmt: skip
-        while solver.status == "running":
-            solver.step()
-        errors.append(np.abs(solver.y.reshape(-1, 2) - linear_solution(START, 2.0)).max())
-    slope = np.polyfit(np.log(steps), np.log(errors), 1)[0]
-    assert abs(slope - 2) < 0.1
-
-
-def test_error_estimate_is_of_third_order():
-    """Steps chosen at two tolerances: their number grows with the power -1/3."""
-    counts, errors = [], []
-    for tolerance in (1e-5, 1e-8):
-        run = flow(
-            Linear(),
-            START,
-            [0, 3.0],
-            solver=Adaptive(rtol=1e-13, atol=tolerance, method="rosenbrock"),
-        )
-        counts.append(run.steps)
-        errors.append(np.abs(run.end.atoms - linear_solution(START, 3.0)).max())
-    assert counts[1] / counts[0] == pytest.approx(10, rel=0.3)
-    assert errors[1] < errors[0] / 30 and errors[0] < 1e-3
-
-
-def test_a_stiff_component_is_damped_at_once():
-    """L-stability: the factor of one step vanishes as the rate grows, and large steps stay stable.
-
-    An explicit pair would take millions of steps of 2.5 over the rate.
-    """
-    for rate in (1e3, 1e6, 1e9):
-        solver = Rosenbrock(lambda t, y, r=rate: -r * y, 0.0, [1.0], 10.0,
-                            lambda t, y, r=rate: Dense(-r), atol=1e9, first_step=1.0)  # fmt: skip
-        solver.step()
-        assert abs(solver.y[0]) < 20 / rate
-
-    def slow(t, y):
-        return np.array([-1e6 * (y[0] - np.cos(y[1])), 1.0])
-
-    def linearised(t, y):
-        return Dense([[-1e6, -1e6 * np.sin(y[1])], [0.0, 0.0]])
-
-    run = solve_ivp(slow, (0, 10), [2.0, 0.0], method=Rosenbrock, linearised=linearised,
-                    rtol=1e-4, atol=1e-6, dense_output=True)  # fmt: skip
-    assert run.success and run.nfev < 2000
-    # the interpolant does not enlarge what is left of the stiff component
-    t = np.linspace(1, 10, 301)
-    assert np.abs(run.sol(t)[0] - np.cos(t)).max() < 1e-3
-
-
-@pytest.mark.parametrize("d", [2, 3])
-def test_gradient_flow_uses_the_linearisation_of_the_functional(d):
-    F, mu = energy(4.0, d=d), Measure(points(6, 8, d), np.arange(1, 9) / 36)
-    for G in (F, -2 * F.on(Sphere())):
-        run = gradient_flow(
-            G, mu, [0, 0.5, 1.5], solver=Adaptive(rtol=1e-5, atol=1e-6, method="rosenbrock")
-        )
-        exact = gradient_flow(G, mu, [0, 0.5, 1.5])
-        assert np.abs(run.atoms - exact.atoms).max() < 1e-3
-        assert run.increase == 0 and run.completed and run.method == "rosenbrock"
-        # the linearisation is the right one: a wrong sign or scale costs many steps
-        far = gradient_flow(
-            G, mu, [0, 1e4], solver=Adaptive(rtol=1e-3, atol=1e-4, method="rosenbrock")
-        )
-        assert far.completed and far.steps < 300
-
-
-def test_dense_output_and_events():
-    def crossing(t, mu):
-        return mu.atoms[0, 0] - 0.2
-
-    def end(t, mu):
-        return t - 1.25
-
-    end.terminal = True
-    run = flow(Linear(), START, [0, 0.3, 2.0], dense=True,
-               events=[crossing, end],
-               solver=Adaptive(rtol=1e-8, atol=1e-10, method="rosenbrock"))  # fmt: skip
-    assert run.completed and run.t.tolist() == [0.0, 0.3, pytest.approx(1.25, abs=1e-9)]
-    for t in np.linspace(0, 1.25, 21):
-        assert np.abs(run.at(t).atoms - linear_solution(START, t)).max() < 1e-5
-    (hit,) = run.events[0]
-    assert linear_solution(START, hit)[0, 0] == pytest.approx(0.2, abs=1e-5)
-
-
-class Scalar:
-    """x' = f(x) for one particle on the line."""
-
-    def __init__(self, f, slope):
-        self.f, self.slope = f, slope
-
-    def __call__(self, x, mu):
-        return self.f(x)
-
-    def linearised(self, mu):
-        return Dense(self.slope(mu.atoms))
-
-
-def test_failures_are_reported():
-    one = Measure([[1.0]])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for f, slope, last in (
-            (lambda x: -1 / x, lambda x: 1 / x**2, 0.25), (lambda x: x**2, lambda x: 2 * x, 0.5)
-        ):  # fmt: skip
-            times = [0, last, 9.0]
-            run = flow(
-                Scalar(f, slope), one, times, solver=Adaptive(rtol=1e-5, method="rosenbrock")
-            )
-            assert not run.completed and run.t.tolist() == [0.0, last] and run.reason
-    # an activation whose slope is lost is not taken for a result
+def test_a_slope_that_is_lost_is_not_taken_for_a_result():
     lost = SphereEnergy(1.0, np.eye(2), [1.0, 1.0], replace(TANH, slope=lambda s: s * np.nan))
     mu = Measure(points(36, 25, 2))
     failed = settle(lost, mu)
     assert "failed at t = 0" in failed.reason and not failed.completed
     assert np.abs(failed.end.atoms - mu.atoms).max() < 1e-15
-
-
-def test_methods_and_arguments_that_do_not_fit_are_refused():
-    mu = Measure(points(0, 3, 2))
-    for call in (
-        lambda: gradient_flow(Ridge(1.0), START, [0, 1.0], solver=Adaptive(method="rosenbrock")),
-        lambda: gradient_flow(
-            SphereEnergy(1.0) + energy(1.0), mu, [0, 1.0], solver=Adaptive(method="rosenbrock")
-        ),
-        lambda: flow(lambda x, m: -x, START, [0, 1.0], solver=Adaptive(method="rosenbrock")),
-    ):
-        with pytest.raises(ValueError, match="^solver:"):
-            call()
 
 
 # ---------------------------------------------------------------------------------------------
