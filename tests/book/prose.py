@@ -30,6 +30,7 @@ NAMED = (
 #: What is no prose: code, options of directives, targets of links, HTML, roles, labels, displayed
 #: formulas (they define), numbers of equations.
 NO_PROSE = (
+    r"^\*Paths\.\*[^\n]*$",  # steps of a path, counted
     r"^```+(?:bash|console|json|python|text|toml|yaml)\n.*?^```+ *$",
     r"`[^`\n]*`",
     r"^:[\w-]+:[^\n]*$",

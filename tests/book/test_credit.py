@@ -99,7 +99,7 @@ KINDS = (
     "Error", "Gap", "Question", "Overstated", "Not needed", "Scope", "Sharpened", "Figure",
     "Wording",
 )  # fmt: skip
-ASKED = re.compile(r"\*To be compared with the printed formula\*: (?:[^.?]|\.(?=\d))*\?")
+ASKED = re.compile(r"\*Check in print\*: (?:[^.?]|\.(?=\d))*\?")
 
 
 def entries() -> dict[str, str]:
@@ -119,7 +119,7 @@ def asking() -> set[str]:
 
 
 def test_errata_on_a_restored_formula_ask_for_the_printed_one():
-    spoken = {name for name, body in entries().items() if "printed formula" in body}
+    spoken = {name for name, body in entries().items() if "Check in print" in body}
     assert spoken == asking(), "as a question that ends in a question mark"
 
 

@@ -12,7 +12,10 @@ NAMES = [path.name for path in chapters()]
 
 
 #: What jupyterlab-myst renders in one file.
-RENDERED = r"prf:\w+|exercise|solution(-start|-end)?|admonition|grid(-item-card)?|figure|table|index|math|note"
+RENDERED = (
+    r"prf:\w+|exercise|solution(-start|-end)?|admonition|grid(-item-card)?|figure|table|index|"
+    r"math|note"
+)
 
 
 @pytest.fixture(scope="module")
