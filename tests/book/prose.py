@@ -149,15 +149,16 @@ def landmarks(path: Path, name: str) -> frozenset[float]:
     series = defaultdict(lambda: defaultdict(list))
     for row in csv.DictReader(lines):
         for column, value in row.items():
-            if column not in ("panel", "series") and re.fullmatch(r"-?\d[\d.]*(e[-+]?\d+)?", value):
-                series[row["panel"], row["series"]][column].append(float(value))
+            number = re.fullmatch(r"-?\d[\d.]*(e[-+]?\d+)?", value)
+            if number and column not in ("frame", "series", *"ijkl"):
+                series[row.get("frame"), row["series"]][column].append(float(value))
     found = set()
     for columns in series.values():
         for values in columns.values():
             found |= set(values if len(values) <= 64 else (values[0], values[-1]))
             found |= {min(values), max(values)}
-        x, y = np.array(columns["x"]), np.array(columns["y"])
-        if x.shape == y.shape and len(x) > 2:
+        first, *others = map(np.array, columns.values())
+        for x, y in ((first, y) for y in others if y.shape == first.shape and len(y) > 2):
             turns = np.flatnonzero(np.diff(np.sign(np.diff(y)))) + 1
             if len(turns) <= 8:  # a curve; the turns of a noisy series are nothing to speak of
                 found |= {*x[turns], *y[turns]}

@@ -1,15 +1,13 @@
 """Figures in one style; what imports matplotlib and, where controls are shown, ipywidgets.
 
 Every function takes named data, draws one figure and returns a :class:`Picture`, which shows itself
-as a PNG and carries its data: ``figure.data`` is the table behind it as CSV, ``figure.rows()`` the
-same as dictionaries. Colours and line styles mean the same thing throughout the book: see
-``ROLES``.
+as a PNG and carries its data: ``figure.data`` is what it was given as CSV. Colours and line styles
+mean the same thing throughout the book: see ``ROLES``.
 """
 
 from companion.plots.assumptions import curvature_shares, derivative_bounds, profile_runs
 from companion.plots.charts import attention_maps, curves, rates
 from companion.plots.circle import angle_histograms, angle_paths, energy_and_ring, planar_orbits
-from companion.plots.data import DECORATION, record
 from companion.plots.discussion import phase_space, predictors, support_values
 from companion.plots.dynamics import bound_cloud, grid_map, panels, particles
 from companion.plots.explore import explorable
@@ -25,6 +23,7 @@ from companion.plots.model import (
     sensitivity,
     two_paths,
 )
+from companion.plots.picture import Picture, drawing
 from companion.plots.primer import network_view, two_interpolations, two_ways
 from companion.plots.scaling import (
     count_panels,
@@ -33,7 +32,7 @@ from companion.plots.scaling import (
 from companion.plots.spheres import sphere_histograms
 from companion.plots.stability import cloud, phase_diagram, regimes, verdicts
 from companion.plots.static import boosting_rounds, excess_distribution, excess_rates
-from companion.plots.style import ROLES, Picture, Role, drawing, new_figure
+from companion.plots.style import ROLES, Role, new_figure
 from companion.plots.tokens import (
     blow_up,
     mirror,
@@ -44,7 +43,6 @@ from companion.plots.tokens import (
 from companion.plots.try_it import try_it
 
 __all__ = [
-    "DECORATION",
     "ROLES",
     "Picture",
     "Role",
@@ -87,7 +85,6 @@ __all__ = [
     "predictors",
     "profile_runs",
     "rates",
-    "record",
     "regimes",
     "scores_and_weights",
     "sensitivity",

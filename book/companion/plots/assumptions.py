@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from companion.plots.style import INK, ROLES, drawing, new_figure
+from companion.plots.picture import drawing
+from companion.plots.style import INK, ROLES, new_figure
 
 __all__ = ["curvature_shares", "derivative_bounds", "profile_runs"]
 
@@ -30,11 +31,10 @@ def profile_runs(runs: Sequence[Mapping]) -> Figure:
     left.margins(y=0.1)
     for run, style in zip(runs, PROFILES, strict=True):
         left.plot(run["t"], run["risk"], label=run["label"], **style)
-        right.plot(run["tau"], run["risk"], gid=run["label"], **style)
+        right.plot(run["tau"], run["risk"], **style)
         if run.get("stops"):
             right.plot(
                 run["tau"][-1], run["risk"][-1], "o", color=style["color"], markersize=7,
-                gid=f"{run['label']}: where it stays",
             )  # fmt: skip
             right.annotate(
                 "stays here for ever",
@@ -90,17 +90,15 @@ def curvature_shares(
         xlim=(-0.02, 1.02),
         ylim=(0, 1.14),
     )
-    axes.axhline(1, **ROLES["reference"].line, gid="H")
+    axes.axhline(1, **ROLES["reference"].line)
     axes.plot(
         share, np.asarray(value) / bound, **{**ROLES["found"].line, "alpha": 0.35},
-        gid="random heads",
     )  # fmt: skip
     x, y = form
-    axes.plot(x, np.asarray(y) / bound, **ROLES["bound"].line, gid="bound for this direction")
+    axes.plot(x, np.asarray(y) / bound, **ROLES["bound"].line)
     star = {"linestyle": "", "marker": "*", "markersize": 15, "color": INK}
     axes.plot(
         attained["share"], attained["value"] / bound, **star, markeredgecolor="white",
-        gid="largest found",
     )  # fmt: skip
     axes.text(0.995, 1.012, "H", ha="right", va="bottom", color=ROLES["reference"].colour)
     names = (("bound", "bound for this direction"), ("found", f"{len(share)} random heads"))

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from companion.plots.data import DECORATION
-from companion.plots.style import ROLES, SEQUENTIAL, drawing, new_figure
+from companion.plots.picture import drawing
+from companion.plots.style import ROLES, SEQUENTIAL, new_figure
 
 __all__ = ["attention_maps", "curves", "rates"]
 
@@ -22,7 +22,6 @@ def draw_series(axes, series: Sequence[Mapping], *, direct: bool) -> None:
         if "low" in item:
             axes.fill_between(
                 x, item["low"], item["high"], color=role.colour, alpha=0.18, linewidth=0,
-                gid=item["label"],
             )  # fmt: skip
         axes.plot(x, y, label=item["label"], **{**role.line, **item.get("line", {})})
     if direct:
@@ -68,7 +67,6 @@ def slope_triangle(axes, x, y, text: str) -> None:
     y1 = y0 * (x1 / x0) ** slope
     axes.plot(
         [x0, x1, x0, x0], [y0, y1, y1, y0], color=ROLES["reference"].colour, linewidth=1,
-        gid=DECORATION,
     )  # fmt: skip
     axes.annotate(
         text,
@@ -103,7 +101,7 @@ def curves(
         axes.set_ylim(*ylim)
     draw_series(axes, series, direct=direct)
     if hline is not None:
-        axes.axhline(hline, **{**ROLES["reference"].line, "linewidth": 1}, gid="reference")
+        axes.axhline(hline, **{**ROLES["reference"].line, "linewidth": 1})
     return figure
 
 
@@ -146,7 +144,7 @@ def attention_maps(
     figure, axes = new_figure(width or min(7.0, 3.4 * n), 3.3, ncols=n, squeeze=False)
     for panel, (ax, matrix) in enumerate(zip(axes[0], A, strict=True)):
         hidden = np.ma.masked_where(~np.tri(T, dtype=bool), matrix)
-        ax.imshow(hidden, cmap=SEQUENTIAL, vmin=0, vmax=1, gid="attention weight")
+        ax.imshow(hidden, cmap=SEQUENTIAL, vmin=0, vmax=1)
         ax.grid(False)
         ax.set_xticks(range(T), tokens)
         ax.set_yticks(range(T), tokens)

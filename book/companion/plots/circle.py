@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Wedge
 from matplotlib.ticker import MultipleLocator, NullFormatter
 
-from companion.plots.data import DECORATION, record
-from companion.plots.style import INK, ROLES, drawing, new_figure
+from companion.plots.picture import drawing
+from companion.plots.style import INK, ROLES, new_figure
 
 __all__ = ["angle_histograms", "angle_paths", "energy_and_ring", "planar_orbits"]
 
@@ -49,20 +49,17 @@ def _wedges(axes, edges, inner, outer, **style) -> PatchCollection:
     return axes.add_collection(PatchCollection(parts, linewidths=0, **style))
 
 
-def _ring(axes, row: Mapping, landscape: Mapping, bins: int) -> None:
-    """Bars of a histogram around the circle, with the signs of the landscape inside."""
+def _ring(axes, row: Mapping, landscape: Mapping, bins: int) -> dict:
+    """Bars of a histogram around the circle, with the signs of the landscape inside; its data."""
     for low, high, colour in _parts(landscape) if landscape else ():
-        _wedges(axes, [low, high], 0.8, [1.0], color=colour, gid=DECORATION)
+        _wedges(axes, [low, high], 0.8, [1.0], color=colour)
     share, edges = np.histogram(row["degrees"], bins, (-180, 180), weights=row.get("weights"))
     share = share / share.sum()
-    bars = _wedges(
+    _wedges(
         axes, edges, 1.0, 1 + 0.55 * share / share.max(), color=ROLES["measured"].colour, zorder=2
     )
-    record(
-        bars, "share of the tokens", degrees=(edges[:-1] + edges[1:]) / 2, share=share
-    )  # fmt: skip
     turn = np.linspace(0, 2 * np.pi, 200)
-    axes.plot(np.cos(turn), np.sin(turn), color=INK, linewidth=0.8, gid=DECORATION)
+    axes.plot(np.cos(turn), np.sin(turn), color=INK, linewidth=0.8)
     for angle, words in ((0, "0°"), (90, "90°"), (180, "±180°"), (-90, "−90°")):
         at = 0.58 * np.array([np.cos(np.radians(angle)), np.sin(np.radians(angle))])
         axes.annotate(words, at, ha="center", va="center", fontsize=8)
@@ -70,6 +67,7 @@ def _ring(axes, row: Mapping, landscape: Mapping, bins: int) -> None:
     axes.set(xlim=(-1.6, 1.6), ylim=(-1.6, 1.6), aspect="equal")
     axes.set_title(row["title"])
     axes.axis("off")
+    return {"title": row["title"], "degrees": (edges[:-1] + edges[1:]) / 2, "share": share}
 
 
 @drawing
@@ -80,7 +78,7 @@ def angle_histograms(
     bins: int = 120,
     energies: Sequence[Mapping] = (),
     size: tuple[float, float] | None = None,
-) -> Figure:
+) -> tuple[Figure, dict]:
     """Shares of the tokens in bins of the angle, as bars around the circle; energies beside them.
 
     The longest bar of each panel has the same length; its share stands in the middle.
@@ -91,8 +89,10 @@ def angle_histograms(
     figure, grid = new_figure(
         *(size or (8.0, 2.9 * lines)), nrows=lines, ncols=columns, squeeze=False
     )
-    for axes, row in zip(grid.ravel(), rows, strict=False):
+    shares = [
         _ring(axes, row, row.get("landscape", landscape), bins)
+        for axes, row in zip(grid.ravel(), rows, strict=False)
+    ]
     for axes in grid.ravel()[n:]:
         axes.remove()
     if energies:
@@ -102,7 +102,7 @@ def angle_histograms(
             last.plot(1 + np.asarray(item["t"]), item["y"], label=item["label"], **style)
         last.set(xscale="log", xlabel="1 + time", ylabel="energy $E$", title="Energy")
         last.legend(loc="best")
-    return figure
+    return figure, {"shares": shares, "energies": energies}
 
 
 def _wrapped(t, degrees) -> tuple[np.ndarray, np.ndarray]:
@@ -138,9 +138,7 @@ def angle_paths(
         pieces = [np.append(_wrapped(t, path), [[np.nan], [np.nan]], axis=1) for path in paths]
         x, y = np.concatenate(pieces, axis=1)
         # not smoothed: smoothed crossing lines make the picture several times as large
-        axes.plot(
-            1 + x, y, color=ROLES["measured"].colour, linewidth=0.4, antialiased=False, gid="token"
-        )
+        axes.plot(1 + x, y, color=ROLES["measured"].colour, linewidth=0.4, antialiased=False)
         axes.set(title=item["title"], xscale="log", xlim=(1, 1 + t[-1]), ylim=(-180, 180))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.yaxis.set_major_locator(MultipleLocator(90))
@@ -168,14 +166,13 @@ def energy_and_ring(
         ):
             axes.scatter(
                 1.18 * np.cos(degrees[part]), 1.18 * np.sin(degrees[part]), color=colour, s=24,
-                linewidths=0, gid=DECORATION,
+                linewidths=0,
             )  # fmt: skip
         angle = np.radians(state["degrees"])
-        dots = axes.scatter(
+        axes.scatter(
             np.cos(angle), np.sin(angle), s=2 + 260 * np.asarray(state["weights"]),
             color=ROLES[state["role"]].colour, alpha=0.6, linewidths=0, zorder=3,
         )  # fmt: skip
-        record(dots, "clusters", size=None, weight=state["weights"])
         axes.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal", xticks=[], yticks=[])
         axes.set_title(state["title"])
         for spine in axes.spines.values():
@@ -204,10 +201,8 @@ def planar_orbits(
         style = {**ROLES[item["role"]].line, "marker": ""}
         left.plot(item["x"], item["y"], label=item["label"], **style)
     x, y = np.asarray(curves[0]["x"]), np.asarray(curves[0]["y"])
-    left.fill_between(
-        x, np.minimum(y, 0), 0, color=ROLES[curves[0]["role"]].colour, alpha=0.2, gid=DECORATION
-    )
-    left.axhline(0, color=ROLES["reference"].colour, linewidth=0.9, gid=DECORATION)
+    left.fill_between(x, np.minimum(y, 0), 0, color=ROLES[curves[0]["role"]].colour, alpha=0.2)
+    left.axhline(0, color=ROLES["reference"].colour, linewidth=0.9)
     left.set(xlabel=xlabel, ylabel="rate", title=titles[0])
     left.legend(loc="best")
     for item in orbits:

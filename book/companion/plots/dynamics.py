@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from companion.plots.charts import draw_series, slope_triangle
-from companion.plots.data import DECORATION, record
-from companion.plots.style import INK, ROLES, SEQUENTIAL, drawing, new_figure
+from companion.plots.picture import drawing
+from companion.plots.style import INK, ROLES, SEQUENTIAL, new_figure
 
 __all__ = ["bound_cloud", "grid_map", "panels", "particles"]
 
@@ -24,9 +24,9 @@ def particles(
     figure, (left, right) = new_figure(7.4, 3.6, ncols=2, width_ratios=(1.15, 1))
     start, now = path[0], path[at]
     grey = ROLES["reference"].colour
-    left.plot(*path[: at + 1].transpose(2, 0, 1), color=grey, alpha=0.25, linewidth=0.7, gid="way")
-    left.plot(*start.T, "o", color=grey, markersize=2, alpha=0.5, gid="start")
-    left.plot(*now.T, **{**ROLES["found"].line, "markersize": 3.5, "alpha": 0.8}, gid="now")
+    left.plot(*path[: at + 1].transpose(2, 0, 1), color=grey, alpha=0.25, linewidth=0.7)
+    left.plot(*start.T, "o", color=grey, markersize=2, alpha=0.5)
+    left.plot(*now.T, **{**ROLES["found"].line, "markersize": 3.5, "alpha": 0.8})
     low, high = path.min(axis=(0, 1)), path.max(axis=(0, 1))
     margin = 0.04 * (high - low)
     left.set(
@@ -34,9 +34,9 @@ def particles(
         xlim=(low[0] - margin[0], high[0] + margin[0]),
         ylim=(low[1] - margin[1], high[1] + margin[1]), title="Heads",
     )  # fmt: skip
-    right.plot(times, risk, **{**ROLES["measured"].line, "marker": ""}, gid="risk")
-    right.plot(times[at], risk[at], **{**ROLES["found"].line, "markersize": 8}, gid="now")
-    right.axhline(limit, **ROLES["reference"].line, gid="least possible")
+    right.plot(times, risk, **{**ROLES["measured"].line, "marker": ""})
+    right.plot(times[at], risk[at], **{**ROLES["found"].line, "markersize": 8})
+    right.axhline(limit, **ROLES["reference"].line)
     right.annotate(
         "least possible", (times[-1], limit), xytext=(0, 4), textcoords="offset points",
         ha="right", fontsize=9, color=ROLES["reference"].colour,
@@ -71,7 +71,7 @@ def panels(
         for x, y, text in item.get("slopes", ()):
             slope_triangle(axes, x, y, text)
         for height, role in item.get("lines", ()):
-            axes.axhline(height, **ROLES[role].line, gid=role)
+            axes.axhline(height, **ROLES[role].line)
         if "ylim" in item:
             axes.set_ylim(*item["ylim"])
         if not sharey or axes is grid[0, 0]:
@@ -98,11 +98,7 @@ def grid_map(
     """A table of positive numbers as colours, with the numbers written in the cells."""
     values = np.asarray(values)
     figure, axes = new_figure(7.4, 4.3)
-    image = axes.imshow(
-        values, cmap=SEQUENTIAL, norm=LogNorm(), origin="lower", aspect="auto", gid=label
-    )
-    if frame is not None:
-        record(image, framed=np.where(frame, "yes", "no"))
+    image = axes.imshow(values, cmap=SEQUENTIAL, norm=LogNorm(), origin="lower", aspect="auto")
     axes.grid(False)
     axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(range(len(rows)), rows)
@@ -118,7 +114,7 @@ def grid_map(
         if frame is not None and frame[i, j]:
             axes.plot(
                 np.array([-1, 1, 1, -1, -1]) * 0.46 + j, np.array([-1, -1, 1, 1, -1]) * 0.46 + i,
-                color=INK, linewidth=1.2, gid=DECORATION,
+                color=INK, linewidth=1.2,
             )  # fmt: skip
     bar = figure.colorbar(image, ax=axes)
     bar.set_label(label)

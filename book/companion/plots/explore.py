@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from companion.plots.style import Picture, as_output
+from companion.plots.picture import Picture, as_output
 
 __all__ = ["Explorable", "explorable"]
 

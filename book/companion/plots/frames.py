@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from PIL import Image
 
 from companion.plots.data import table_of_frames
-from companion.plots.style import Picture, as_output
+from companion.plots.picture import Picture, as_output
 
 __all__ = ["Frames", "frames"]
 
@@ -44,9 +44,9 @@ class Frames:
 
     @property
     def data(self) -> str:
-        """What the pictures show, as CSV: one row for each point, with the slider's label."""
-        drawn = (picture.contents for picture in self.pictures)
-        return table_of_frames(zip(self.labels, drawn, strict=True))
+        """What the pictures are given, as CSV, with the slider's label."""
+        given = (picture.given for picture in self.pictures)
+        return table_of_frames(zip(self.labels, given, strict=True))
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         return as_output(self.data)

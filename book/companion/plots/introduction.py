@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from companion.plots.data import DECORATION
+from companion.plots.picture import drawing
 from companion.plots.stability import SHADES
-from companion.plots.style import INK, ROLES, drawing, new_figure
+from companion.plots.style import INK, ROLES, new_figure
 
 __all__ = ["heads_at_work", "two_starts"]
 
@@ -35,9 +35,9 @@ def heads_at_work(
     top, bars, curve = axes["heads"], axes["law"], axes["risk"]
     grey, blue = ROLES["reference"].colour, ROLES["measured"].colour
     way = path[: at + 1].transpose(2, 0, 1)
-    top.plot(*way, color=grey, alpha=0.5, linewidth=0.8, gid="way")
-    top.plot(*path[at].T, **{**ROLES["found"].line, "markersize": 6, "alpha": 0.75}, gid="head")
-    top.axhline(0, color=INK, linewidth=0.8, gid=DECORATION)
+    top.plot(*way, color=grey, alpha=0.5, linewidth=0.8)
+    top.plot(*path[at].T, **{**ROLES["found"].line, "markersize": 6, "alpha": 0.75})
+    top.axhline(0, color=INK, linewidth=0.8)
     top.set_yscale("asinh", linear_width=0.5)
     reach, low = 1.6 * path[..., 1].max(), min(-0.5, 1.2 * path[..., 1].min())
     top.set(
@@ -51,7 +51,7 @@ def heads_at_work(
 
     places = np.arange(len(words))
     colours = [blue if i == right else grey for i in places]
-    drawn = bars.barh(places, law, color=colours, alpha=0.85, height=0.68, gid="probability")
+    drawn = bars.barh(places, law, color=colours, alpha=0.85, height=0.68)
     for patch, value in zip(drawn, law, strict=True):
         bars.annotate(
             f"{value:.2f}", (patch.get_width(), patch.get_y() + patch.get_height() / 2),
@@ -65,9 +65,9 @@ def heads_at_work(
     bars.set(xlabel="predicted probability", ylabel="next word")
     bars.spines["bottom"].set_visible(False)
 
-    curve.plot(times, risk, **{**ROLES["measured"].line, "marker": ""}, gid="risk")
-    curve.plot(times[at], risk[at], **{**ROLES["found"].line, "markersize": 8}, gid="now")
-    curve.axhline(limit, **ROLES["reference"].line, gid="least possible")
+    curve.plot(times, risk, **{**ROLES["measured"].line, "marker": ""})
+    curve.plot(times[at], risk[at], **{**ROLES["found"].line, "markersize": 8})
+    curve.axhline(limit, **ROLES["reference"].line)
     curve.annotate(
         "least possible", (times[-1], limit), xytext=(0, 4), textcoords="offset points",
         ha="right", fontsize=9, color=grey,
@@ -95,15 +95,13 @@ def two_starts(
     top = 1.3 * max(np.max(item["y"]) for item in series)
     for i, name in enumerate(names):
         shade = SHADES[len(names) - 1 - i]
-        axes.axvspan(
-            edges[i], edges[i + 1], color=shade, alpha=0.6, linewidth=0, zorder=0, gid=DECORATION
-        )
+        axes.axvspan(edges[i], edges[i + 1], color=shade, alpha=0.6, linewidth=0, zorder=0)
         axes.annotate(
             name, ((edges[i] + edges[i + 1]) / 2, top), xytext=(0, -5), ha="center", va="top",
             textcoords="offset points", fontsize=9, color=INK,
         )  # fmt: skip
     for border, name in borders:
-        axes.axvline(border, color=INK, linewidth=1.2, gid=name)
+        axes.axvline(border, color=INK, linewidth=1.2)
         axes.annotate(
             name, (border, 0.78 * top), xytext=(5, 0), textcoords="offset points", fontsize=11
         )

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from companion.plots.data import DECORATION
-from companion.plots.style import INK, ROLES, drawing, new_figure
+from companion.plots.picture import drawing
+from companion.plots.style import INK, ROLES, new_figure
 
 __all__ = ["atoms_on_circle"]
 
@@ -31,7 +31,7 @@ def atoms_on_circle(
 ) -> Figure:
     """Masses of atomic measures over the angle, below the landscape that holds them."""
     figure, (top, low) = new_figure(7.4, 4.4, nrows=2, sharex=True, height_ratios=(1, 1.3))
-    top.plot(angle, landscape, color=INK, linewidth=1.6, gid="potential")
+    top.plot(angle, landscape, color=INK, linewidth=1.6)
     top.set(ylabel=ylabel, title=title)
     low.set(
         xlabel="angle (degrees)", ylabel="mass of the atom", yscale="log", ylim=ylim,
@@ -39,7 +39,7 @@ def atoms_on_circle(
     )  # fmt: skip
     for axes in (top, low):
         for kink in kinks:
-            axes.axvline(kink, **ROLES["reference"].line, gid="kinks")
+            axes.axvline(kink, **ROLES["reference"].line)
         if dead is not None:
             edges = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(dead, int), [0]])))
             for first, last in edges.reshape(-1, 2):
@@ -48,7 +48,6 @@ def atoms_on_circle(
         role = ROLES[group["role"]]
         low.vlines(
             group["angle"], ylim[0], group["mass"], color=role.colour, linewidth=1.2,
-            gid=DECORATION,
         )  # fmt: skip
         low.plot(
             group["angle"], group["mass"], linestyle="", color=role.colour, markersize=6,

@@ -8,16 +8,16 @@ import numpy as np
 from matplotlib.colors import SymLogNorm
 from matplotlib.figure import Figure
 
-from companion.plots.data import DECORATION, record
-from companion.plots.style import DIVERGING, INK, ROLES, SEQUENTIAL, drawing, new_figure
+from companion.plots.picture import drawing
+from companion.plots.style import DIVERGING, INK, ROLES, SEQUENTIAL, new_figure
 
 __all__ = ["head_view", "hessian_blocks", "prediction_map", "sensitivity", "two_paths"]
 
 
-def strip(axes, values, columns, rows, *, cmap, low, high, digits, gid, top=False):
+def strip(axes, values, columns, rows, *, cmap, low, high, digits, top=False):
     """Draw a matrix as coloured cells with its numbers written in them."""
     values = np.atleast_2d(values)
-    axes.imshow(values, cmap=cmap, vmin=low, vmax=high, aspect="auto", gid=gid)
+    axes.imshow(values, cmap=cmap, vmin=low, vmax=high, aspect="auto")
     axes.grid(False)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
@@ -63,19 +63,17 @@ def prediction_map(
     reach = np.abs(logits).max()
     strip(
         grid[0, 0], attention, tokens, heads, cmap=SEQUENTIAL, low=0, high=1, digits=2, top=True,
-        gid="attention weight",
     )  # fmt: skip
-    for axes, values, rows, gid in (
-        (grid[0, 1], logits, [""] * M, "logits of the heads"),
-        (grid[1, 1], mean, ["mean"], "mean logits"),
+    for axes, values, rows in (
+        (grid[0, 1], logits, [""] * M),
+        (grid[1, 1], mean, ["mean"]),
     ):
         strip(
             axes, values, words, rows, cmap=DIVERGING, low=-reach, high=reach, digits=1,
-            top=axes is grid[0, 1], gid=gid,
+            top=axes is grid[0, 1],
         )  # fmt: skip
     strip(
         grid[2, 1], law, words, ["softmax"], cmap=SEQUENTIAL, low=0, high=1, digits=2,
-        gid="predicted probability",
     )  # fmt: skip
     grid[0, 0].set_title("1  each head attends", pad=8)
     grid[0, 1].set_title("2  and writes logits", pad=8)
@@ -84,7 +82,7 @@ def prediction_map(
         axes.axis("off")
         axes.text(0.72, 0.5, text, transform=axes.transAxes, **note)
     text = f"5  loss: −log p({target}) = {loss:.4f} nats"
-    grid[2, 1].set_xlabel(text, fontweight="bold", labelpad=8, gid=DECORATION)
+    grid[2, 1].set_xlabel(text, fontweight="bold", labelpad=8)
     return figure
 
 
@@ -94,12 +92,11 @@ def head_view(
 ) -> Figure:
     """A head that looks back by a fixed lag: its score against the lag, and its attention."""
     figure, (left, right) = new_figure(7.0, 3.3, ncols=2, width_ratios=(1.25, 1))
-    left.plot(lags, score, **{**ROLES["reference"].line, "linestyle": "-"}, gid="score")
+    left.plot(lags, score, **{**ROLES["reference"].line, "linestyle": "-"})
     past, grey = seen[:, 0] >= 0, ROLES["reference"].colour
-    left.plot(*seen[past].T, **ROLES["found"].line, gid="pairs of tokens")
+    left.plot(*seen[past].T, **ROLES["found"].line)
     left.plot(
         *seen[~past].T, color=grey, marker="x", linestyle="", markersize=6,
-        gid="masked pairs",
     )  # fmt: skip
     left.axvspan(lags.min(), -0.5, color=grey, alpha=0.1, linewidth=0)
     left.annotate("masked", (0.01, 1.02), xycoords="axes fraction", color=grey, fontsize=9)
@@ -108,7 +105,6 @@ def head_view(
     T = len(A)
     right.imshow(
         np.ma.masked_where(~np.tri(T, dtype=bool), A), cmap=SEQUENTIAL, vmin=0, vmax=1,
-        gid="attention weight",
     )  # fmt: skip
     right.grid(False)
     right.set_xticks(range(T), tokens)
@@ -135,14 +131,13 @@ def sensitivity(
     figure, axes = new_figure(7.0, 3.9)
     axes.plot(
         entropy, largest, **{**ROLES["found"].line, "markersize": 2.2, "alpha": 0.4},
-        gid="sampled predictions",
     )  # fmt: skip
     for (x, y, label, at), role in zip(envelope, ("leading", "second"), strict=True):
-        axes.plot(x, y, **{**ROLES[role].line, "marker": "", "linewidth": 1.6}, gid=label)
+        axes.plot(x, y, **{**ROLES[role].line, "marker": "", "linewidth": 1.6})
         axes.annotate(label, at, color=ROLES[role].colour, fontsize=9)
     right = float(np.max(entropy))
     for height, text, role in ((paper, "paper: 1", "bound"), (sharp, "sharp: 1/2", "sharpened")):
-        axes.axhline(height, **ROLES[role].line, gid=text)
+        axes.axhline(height, **ROLES[role].line)
         axes.annotate(
             text, (right, height), xytext=(0, 5), textcoords="offset points", ha="right",
             color=ROLES[role].colour, fontsize=9,
@@ -167,12 +162,12 @@ def two_paths(s: np.ndarray, along_mixture: np.ndarray, along_displacement: np.n
     )
     for y, role, label, at, up in named:
         style = {**ROLES[role].line, "markevery": max(1, len(s) // 10)}
-        axes.plot(s, y, **style, gid=label)
+        axes.plot(s, y, **style)
         axes.annotate(
             label, (at, np.interp(at, s, y)), xytext=(0, up), textcoords="offset points",
             ha="center", va="center", color=ROLES[role].colour, fontsize=9,
         )  # fmt: skip
-    axes.plot([0, 1], chord[[0, -1]], "o", color=INK, markersize=6, gid="ends")
+    axes.plot([0, 1], chord[[0, -1]], "o", color=INK, markersize=6)
     axes.set(xlabel="$s$", ylabel="risk (nats per token)")
     axes.margins(y=0.16)
     return figure
@@ -185,12 +180,11 @@ def hessian_blocks(H: np.ndarray, sizes: Sequence[int], names: Sequence[str]) ->
     reach = np.abs(H).max()
     norm = SymLogNorm(reach / 100, vmin=-reach, vmax=reach)
     axes.set_facecolor("#c3c7cf")
-    image = axes.imshow(np.ma.masked_where(H == 0, H), cmap=DIVERGING, norm=norm, gid="entry")
-    record(image, value=H)  # the zeros are grey
+    image = axes.imshow(np.ma.masked_where(H == 0, H), cmap=DIVERGING, norm=norm)
     edges = np.concatenate([[0], np.cumsum(sizes)])
     for edge in edges[1:-1] - 0.5:
-        axes.axhline(edge, color=INK, linewidth=1, gid=DECORATION)
-        axes.axvline(edge, color=INK, linewidth=1, gid=DECORATION)
+        axes.axhline(edge, color=INK, linewidth=1)
+        axes.axvline(edge, color=INK, linewidth=1)
     middle = (edges[1:] + edges[:-1] - 1) / 2
     axes.set_xticks(middle, names)
     axes.set_yticks(middle, names)

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from companion.plots.charts import draw_series, name_ends, slope_triangle
-from companion.plots.data import DECORATION
-from companion.plots.style import INK, ROLES, drawing, new_figure
+from companion.plots.picture import drawing
+from companion.plots.style import INK, ROLES, new_figure
 
 __all__ = ["boosting_rounds", "excess_distribution", "excess_rates"]
 
@@ -45,19 +45,24 @@ def excess_rates(
 
 
 @drawing
-def excess_distribution(panels: Sequence[Mapping], *, bins: int = 48) -> Figure:
+def excess_distribution(panels: Sequence[Mapping], *, bins: int) -> tuple[Figure, dict]:
     """Histograms of the excess risk of M drawn heads, scaled so that a limit law appears."""
     figure, grid = new_figure(7.4, 3.1, ncols=len(panels), squeeze=False)
+    data = {}
     for axes, panel in zip(grid[0], panels, strict=True):
         low, high = panel["range"]
         draws, (x, density) = np.asarray(panel["draws"]), panel["limit"]
-        axes.hist(
+        bars, edges, _ = axes.hist(
             np.clip(draws, low, high), bins=np.linspace(low, high, bins + 1), density=True,
-            color=ROLES["measured"].colour, alpha=0.35, gid="draws",
+            color=ROLES["measured"].colour, alpha=0.35,
         )  # fmt: skip
-        axes.plot(x, density, **ROLES["reference"].line, gid="limit law")
-        axes.axvline(draws.mean(), color=ROLES["measured"].colour, linewidth=2, gid="mean")
-        axes.axvline(0, color=INK, linewidth=0.8, gid=DECORATION)
+        data[panel["title"]] = {
+            "mean": draws.mean(), "draws": {"x": (edges[1:] + edges[:-1]) / 2, "density": bars},
+            "limit law": {"x": x, "density": density},
+        }  # fmt: skip
+        axes.plot(x, density, **ROLES["reference"].line)
+        axes.axvline(draws.mean(), color=ROLES["measured"].colour, linewidth=2)
+        axes.axvline(0, color=INK, linewidth=0.8)
         axes.set(
             xlabel=panel["xlabel"], title=panel["title"], xlim=(low, high),
             ylim=(0, 1.45 * np.max(density)), yticks=[],
@@ -67,7 +72,7 @@ def excess_distribution(panels: Sequence[Mapping], *, bins: int = 48) -> Figure:
             textcoords="offset points", va="center", fontsize=9, color=ROLES["measured"].colour,
         )  # fmt: skip
     grid[0, 0].set_ylabel("density")
-    return figure
+    return figure, data
 
 
 @drawing

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MultipleLocator, NullFormatter
 from numpy.typing import ArrayLike
 
-from companion.plots.data import DECORATION, record
-from companion.plots.spheres import _Camera
-from companion.plots.style import DIVERGING, INK, ROLES, SEQUENTIAL, drawing, new_figure
+from companion.plots.picture import drawing
+from companion.plots.spheres import Camera
+from companion.plots.style import DIVERGING, INK, ROLES, SEQUENTIAL, new_figure
 
 __all__ = ["blow_up", "mirror", "scores_and_weights", "tokens_on_circle", "tokens_on_sphere"]
 
@@ -39,7 +39,6 @@ def scores_and_weights(
          {"cmap": SEQUENTIAL, "vmin": 0, "vmax": 1}),
     ):  # fmt: skip
         image = axes.imshow(values, **style)
-        image.set_gid(title)
         axes.grid(False)
         axes.set_xticks(range(T), words, rotation=45)
         axes.set_yticks(range(T), words)
@@ -69,8 +68,8 @@ def mirror(panels: Sequence[Mapping]) -> Figure:
         low, high = min(a.min(), b.min()), max(a.max(), b.max())
         margin = 0.06 * (high - low) or 1.0
         ends = (low - margin, high + margin)
-        axes.plot(ends, ends, **ROLES["reference"].line, gid="symmetric")
-        axes.plot(a, b, **{**ROLES["found"].line, "markersize": 4, "alpha": 0.75}, gid="pairs")
+        axes.plot(ends, ends, **ROLES["reference"].line)
+        axes.plot(a, b, **{**ROLES["found"].line, "markersize": 4, "alpha": 0.75})
         axes.set(xlim=ends, ylim=ends, aspect="equal", title=item["title"], xlabel="$B_{ij}$")
     row[0, 0].set_ylabel("$B_{ji}$")
     return figure
@@ -89,7 +88,7 @@ def blow_up(
     figure, (left, right) = new_figure(8.0, 3.6, ncols=2)
     for item in runs:
         role = ROLES[item["role"]]
-        left.axvline(item["end"], **ROLES["reference"].line, gid=f"end, {item['label']}")
+        left.axvline(item["end"], **ROLES["reference"].line)
         left.plot(item["t"], item["length"], **{**role.line, "marker": ""}, label=item["label"])
     left.set(xlabel="time", ylabel="length $|x|$ of the token", title=titles[0], ylim=(0, 5.2))
     left.legend(loc="upper center", bbox_to_anchor=(0.64, 0.98), title="start")
@@ -99,7 +98,7 @@ def blow_up(
     for values, marker, name in ((upper, "v", "upper bound"), (lower, "^", "lower bound")):
         right.plot(rank, np.asarray(values)[order], **{**style, "marker": marker}, label=name)
     right.vlines(rank, np.asarray(lower)[order], np.asarray(upper)[order], color=GREY,
-                 linewidth=0.6, alpha=0.6, gid=DECORATION)  # fmt: skip
+                 linewidth=0.6, alpha=0.6)  # fmt: skip
     right.plot(rank, np.asarray(time)[order], **{**ROLES["found"].line, "markersize": 3.5},
                label="measured")  # fmt: skip
     right.set(yscale="log", xlabel="start, in order of its time", ylabel="time of the end",
@@ -121,15 +120,13 @@ def tokens_on_circle(
     figure, (left, right) = new_figure(8.0, 3.6, ncols=2)
     path = np.array(degrees, float)
     path[1:][np.abs(np.diff(path, axis=0)) > 180] = np.nan  # across the end of the axis
-    left.plot(1 + t, path, color=ROLES["measured"].colour, linewidth=0.6, antialiased=False,
-              gid="token")  # fmt: skip
+    left.plot(1 + t, path, color=ROLES["measured"].colour, linewidth=0.6, antialiased=False)
     left.set(xscale="log", ylim=(-180, 180), xlabel="1 + time", ylabel="angle (degrees)",
              title=titles[0])  # fmt: skip
     left.yaxis.set_major_locator(MultipleLocator(90))
-    right.step(1 + t, count, where="post", color=ROLES["measured"].colour, linewidth=1.6,
-               gid="clusters")  # fmt: skip
+    right.step(1 + t, count, where="post", color=ROLES["measured"].colour, linewidth=1.6)
     for time, text in marks:
-        right.axvline(1 + time, **ROLES["reference"].line, gid=text)
+        right.axvline(1 + time, **ROLES["reference"].line)
         right.annotate(
             text, (1 + time, 0.97), xycoords=("data", "axes fraction"), xytext=(-4, 0),
             textcoords="offset points", rotation=90, ha="right", va="top", fontsize=8.5, color=GREY,
@@ -155,21 +152,19 @@ def tokens_on_sphere(
     ring = np.stack([np.cos(turn), np.sin(turn), 0 * turn], axis=1)
     points, weights = np.asarray(points), np.asarray(weights)
     for axes, sign, name in zip(pair, (1, -1), ("from the front", "from behind"), strict=True):
-        camera = _Camera(sign * np.asarray(towards, float))
+        camera = Camera(sign * np.asarray(towards, float))
         for circle in (ring, ring[:, [0, 2, 1]], ring[:, [2, 0, 1]]):
             screen, near = camera.project(circle)
             screen[~near] = np.nan
-            axes.plot(*screen.T, color=GREY, linewidth=0.6, alpha=0.6, gid=DECORATION)
-        axes.plot(np.cos(turn), np.sin(turn), color=INK, linewidth=0.8, gid=DECORATION)
+            axes.plot(*screen.T, color=GREY, linewidth=0.6, alpha=0.6)
+        axes.plot(np.cos(turn), np.sin(turn), color=INK, linewidth=0.8)
         screen, near = camera.project(points)
         # what is near the rim is on the far side of both views: it must not be left out
-        for side, alpha, place in ((~near, 0.35, "far tokens"), (near, 0.9, "near tokens")):
-            dots = axes.scatter(
+        for side, alpha in ((~near, 0.35), (near, 0.9)):
+            axes.scatter(
                 *screen[side].T, s=9 + 420 * weights[side], color=ROLES["found"].colour,
                 alpha=alpha, edgecolors="white", linewidths=0.4,
             )  # fmt: skip
-            x, y, z = points[side].T
-            record(dots, place, x=x, y=y, z=z, size=None, weight=weights[side])
         axes.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05), aspect="equal")
         axes.set_title(f"{title}, {name}", fontsize=9.5)
         axes.axis("off")
