@@ -8,10 +8,10 @@ mean the same thing throughout the book: see ``ROLES``.
 from companion.plots.assumptions import curvature_shares, derivative_bounds, profile_runs
 from companion.plots.charts import attention_maps, curves, rates
 from companion.plots.circle import angle_histograms, angle_paths, energy_and_ring, planar_orbits
-from companion.plots.discussion import phase_space, predictors, support_values
+from companion.plots.discussion import phase_space, support_values
 from companion.plots.dynamics import bound_cloud, grid_map, panels, particles
 from companion.plots.explore import explorable
-from companion.plots.extremal import circle_minimiser, gap_cloud, landscapes, splitting
+from companion.plots.extremal import circle_minimiser, landscapes, splitting
 from companion.plots.frames import frames
 from companion.plots.introduction import heads_at_work, two_starts
 from companion.plots.localisation import atoms_on_circle
@@ -21,7 +21,6 @@ from companion.plots.model import (
     hessian_blocks,
     prediction_map,
     sensitivity,
-    two_paths,
 )
 from companion.plots.picture import Picture, drawing
 from companion.plots.primer import network_view, two_interpolations, two_ways
@@ -31,7 +30,7 @@ from companion.plots.scaling import (
 )
 from companion.plots.spheres import sphere_histograms
 from companion.plots.stability import cloud, phase_diagram, regimes, verdicts
-from companion.plots.static import boosting_rounds, excess_distribution, excess_rates
+from companion.plots.static import excess_distribution, excess_rates
 from companion.plots.style import ROLES, Role, new_figure
 from companion.plots.tokens import (
     blow_up,
@@ -51,7 +50,6 @@ __all__ = [
     "atoms_on_circle",
     "attention_maps",
     "blow_up",
-    "boosting_rounds",
     "bound_cloud",
     "circle_minimiser",
     "cloud",
@@ -65,7 +63,6 @@ __all__ = [
     "excess_rates",
     "explorable",
     "frames",
-    "gap_cloud",
     "grid_map",
     "head_view",
     "heads_at_work",
@@ -82,7 +79,6 @@ __all__ = [
     "phase_space",
     "planar_orbits",
     "prediction_map",
-    "predictors",
     "profile_runs",
     "rates",
     "regimes",
@@ -95,7 +91,6 @@ __all__ = [
     "tokens_on_sphere",
     "try_it",
     "two_interpolations",
-    "two_paths",
     "two_starts",
     "two_ways",
     "verdicts",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from companion.plots.picture import drawing
-from companion.plots.style import ROLES, SEQUENTIAL, new_figure
+from companion.plots.style import INK, ROLES, SEQUENTIAL, new_figure
 
 __all__ = ["attention_maps", "curves", "rates"]
 
@@ -111,14 +111,13 @@ def rates(
     *,
     xlabel: str,
     ylabel: str,
-    title: str = "",
     slopes: Sequence[tuple] = (),
     base: int = 2,
     size: tuple[float, float] = (7.0, 4.0),
 ) -> Figure:
     """Log-log lines with slope triangles: how fast something falls."""
     figure, axes = new_figure(*size)
-    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.set_xscale("log", base=base)
     axes.set_yscale("log")
     axes.xaxis.set_major_locator(LogLocator(base=base, numticks=12))
@@ -129,39 +128,45 @@ def rates(
     return figure
 
 
+def numbers(axes, image, text: Callable[[float], str], size: float = 8) -> None:
+    """Write each cell's number into an image, light on dark; nothing where it is masked."""
+    values = image.get_array()
+    for i, j in np.ndindex(values.shape):
+        if not np.ma.getmaskarray(values)[i, j]:
+            red, green, blue, _ = image.cmap(image.norm(values[i, j]))
+            dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.55
+            colour = "white" if dark else INK
+            axes.text(j, i, text(values[i, j]), ha="center", va="center", fontsize=size,
+                      color=colour)  # fmt: skip
+
+
+def causal_map(axes, A: np.ndarray, tokens: Sequence[str], **written) -> None:
+    """The attention matrix of one head, the future masked."""
+    T = len(A)
+    hidden = np.ma.masked_where(~np.tri(T, dtype=bool), A)
+    image = axes.imshow(hidden, cmap=SEQUENTIAL, vmin=0, vmax=1)
+    numbers(axes, image, **written)
+    axes.grid(False)
+    axes.set_xticks(range(T), tokens)
+    axes.set_yticks(range(T), tokens)
+    axes.set_xlabel("looks at (key)")
+
+
 @drawing
 def attention_maps(
     A: np.ndarray,
     *,
     tokens: Sequence[str] | None = None,
     titles: Sequence[str] = (),
-    width: float | None = None,
+    width: float,
 ) -> Figure:
     """Attention matrices side by side, with the weight written in each visible cell."""
-    A = np.asarray(A)
     n, T, _ = A.shape
-    tokens = [str(t + 1) for t in range(T)] if tokens is None else list(tokens)
-    figure, axes = new_figure(width or min(7.0, 3.4 * n), 3.3, ncols=n, squeeze=False)
-    for panel, (ax, matrix) in enumerate(zip(axes[0], A, strict=True)):
-        hidden = np.ma.masked_where(~np.tri(T, dtype=bool), matrix)
-        ax.imshow(hidden, cmap=SEQUENTIAL, vmin=0, vmax=1)
-        ax.grid(False)
-        ax.set_xticks(range(T), tokens)
-        ax.set_yticks(range(T), tokens)
-        ax.set_xlabel("looks at (key)")
-        if panel == 0:
-            ax.set_ylabel("position (query)")
-        if panel < len(titles):
-            ax.set_title(titles[panel])
-        for t in range(T):
-            for u in range(t + 1):
-                ax.text(
-                    u,
-                    t,
-                    f"{matrix[t, u]:.2f}".replace("0.", "."),
-                    ha="center",
-                    va="center",
-                    fontsize=7 if T > 6 else 8,
-                    color="white" if matrix[t, u] > 0.55 else "#1f2430",
-                )
+    tokens = [str(t + 1) for t in range(T)] if tokens is None else tokens
+    figure, axes = new_figure(width, 3.3, ncols=n, squeeze=False)
+    for ax, matrix, title in zip(axes[0], A, titles, strict=True):
+        size = 7 if T > 6 else 8
+        causal_map(ax, matrix, tokens, text=lambda x: f"{x:.2f}".replace("0.", "."), size=size)
+        ax.set_title(title)
+    axes[0, 0].set_ylabel("position (query)")
     return figure

@@ -17,6 +17,8 @@ __all__ = ["angle_histograms", "angle_paths", "energy_and_ring", "planar_orbits"
 
 #: Shades behind the data: the potential is positive, negative, or no unit is active.
 POSITIVE, NEGATIVE, DEAD = "#dcefe4", "#fbe6d4", "#c9ccd3"
+#: Bins of a histogram around the circle, and most paths of one panel.
+BINS, PATHS = 120, 250
 
 
 def _parts(landscape: Mapping) -> Iterator[tuple[float, float, str]]:
@@ -49,11 +51,11 @@ def _wedges(axes, edges, inner, outer, **style) -> PatchCollection:
     return axes.add_collection(PatchCollection(parts, linewidths=0, **style))
 
 
-def _ring(axes, row: Mapping, landscape: Mapping, bins: int) -> dict:
+def _ring(axes, row: Mapping, landscape: Mapping) -> dict:
     """Bars of a histogram around the circle, with the signs of the landscape inside; its data."""
     for low, high, colour in _parts(landscape) if landscape else ():
         _wedges(axes, [low, high], 0.8, [1.0], color=colour)
-    share, edges = np.histogram(row["degrees"], bins, (-180, 180), weights=row.get("weights"))
+    share, edges = np.histogram(row["degrees"], BINS, (-180, 180), weights=row.get("weights"))
     share = share / share.sum()
     _wedges(
         axes, edges, 1.0, 1 + 0.55 * share / share.max(), color=ROLES["measured"].colour, zorder=2
@@ -75,7 +77,6 @@ def angle_histograms(
     rows: Sequence[Mapping],
     landscape: Mapping,
     *,
-    bins: int = 120,
     energies: Sequence[Mapping] = (),
     size: tuple[float, float] | None = None,
 ) -> tuple[Figure, dict]:
@@ -90,7 +91,7 @@ def angle_histograms(
         *(size or (8.0, 2.9 * lines)), nrows=lines, ncols=columns, squeeze=False
     )
     shares = [
-        _ring(axes, row, row.get("landscape", landscape), bins)
+        _ring(axes, row, row.get("landscape", landscape))
         for axes, row in zip(grid.ravel(), rows, strict=False)
     ]
     for axes in grid.ravel()[n:]:
@@ -118,9 +119,7 @@ def _wrapped(t, degrees) -> tuple[np.ndarray, np.ndarray]:
 
 
 @drawing
-def angle_paths(
-    items: Sequence[Mapping], *, shown: int = 250, size: tuple[float, float] | None = None
-) -> Figure:
+def angle_paths(items: Sequence[Mapping], *, size: tuple[float, float] | None = None) -> Figure:
     """Angles of tokens against time on a logarithmic axis, over the landscape.
 
     A path that crosses ±180 degrees goes on at the other end of the axis.
@@ -134,7 +133,7 @@ def angle_paths(
         if item.get("landscape"):
             shade(axes, item["landscape"])
         t, degrees = np.asarray(item["t"], float), np.array(item["degrees"], float)
-        paths = degrees[:, :: max(1, degrees.shape[1] // shown)].T
+        paths = degrees[:, :: max(1, degrees.shape[1] // PATHS)].T
         pieces = [np.append(_wrapped(t, path), [[np.nan], [np.nan]], axis=1) for path in paths]
         x, y = np.concatenate(pieces, axis=1)
         # not smoothed: smoothed crossing lines make the picture several times as large

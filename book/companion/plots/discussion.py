@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from companion.plots.picture import drawing
 from companion.plots.style import ROLES, new_figure
 
-__all__ = ["phase_space", "predictors", "support_values"]
+__all__ = ["phase_space", "support_values"]
 
 
 @drawing
@@ -72,21 +71,4 @@ def phase_space(
     right.axhline(least, **ROLES["reference"].line)
     right.set(xlabel=r"time $\tau$", ylabel="risk (nats per token)", title="Risk")
     right.legend(loc="upper right")
-    return figure
-
-
-@drawing
-def predictors(panels: Sequence[Mapping], *, ylabel: str) -> Figure:
-    """Scatter plots of one outcome against several predictors, a panel for each."""
-    figure, grid = new_figure(8.6, 3.5, ncols=len(panels), sharey=True, squeeze=False)
-    for axes, panel in zip(grid[0], panels, strict=True):
-        line = {**ROLES["found"].line, "markersize": 4, "alpha": 0.7}
-        axes.plot(panel["x"], panel["y"], **line)
-        axes.set(
-            xlabel=panel["xlabel"], title=panel["title"], yscale="log",
-            xscale=panel.get("xscale", "linear"),
-        )  # fmt: skip
-        if axes.get_xscale() == "linear":
-            axes.xaxis.set_major_locator(MaxNLocator(4))
-    grid[0, 0].set_ylabel(ylabel)
     return figure

@@ -9,7 +9,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from companion.plots.charts import draw_series, slope_triangle
+from companion.plots.charts import draw_series, numbers, slope_triangle
 from companion.plots.picture import drawing
 from companion.plots.style import INK, ROLES, SEQUENTIAL, new_figure
 
@@ -52,7 +52,6 @@ def panels(
     size: tuple[float, float] = (8.0, 3.7),
     sharey: bool = True,
     base: int | None = 2,
-    legend: bool = True,
 ) -> Figure:
     """Several charts side by side with one legend below."""
     figure, grid = new_figure(*size, ncols=len(items), sharey=sharey, squeeze=False)
@@ -78,8 +77,7 @@ def panels(
             axes.set_ylabel(item["ylabel"])
         handles, labels = axes.get_legend_handles_labels()
         names |= dict(zip(labels, handles, strict=True))
-    if legend:
-        figure.legend(names.values(), names, loc="outside lower center", ncols=min(3, len(names)))
+    figure.legend(names.values(), names, loc="outside lower center", ncols=min(3, len(names)))
     return figure
 
 
@@ -92,8 +90,7 @@ def grid_map(
     xlabel: str,
     ylabel: str,
     label: str,
-    title: str = "",
-    frame: np.ndarray | None = None,
+    frame: np.ndarray,
 ) -> Figure:
     """A table of positive numbers as colours, with the numbers written in the cells."""
     values = np.asarray(values)
@@ -103,19 +100,13 @@ def grid_map(
     axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(range(len(rows)), rows)
     axes.tick_params(length=0)
-    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
-    for i, j in np.ndindex(values.shape):
-        red, green, blue, _ = image.cmap(image.norm(values[i, j]))
-        dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.55
-        axes.text(
-            j, i, f"{values[i, j]:.2g}", ha="center", va="center", fontsize=8,
-            color="white" if dark else INK,
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    numbers(axes, image, "{:.2g}".format)
+    for i, j in np.argwhere(frame):
+        axes.plot(
+            np.array([-1, 1, 1, -1, -1]) * 0.46 + j, np.array([-1, -1, 1, 1, -1]) * 0.46 + i,
+            color=INK, linewidth=1.2,
         )  # fmt: skip
-        if frame is not None and frame[i, j]:
-            axes.plot(
-                np.array([-1, 1, 1, -1, -1]) * 0.46 + j, np.array([-1, -1, 1, 1, -1]) * 0.46 + i,
-                color=INK, linewidth=1.2,
-            )  # fmt: skip
     bar = figure.colorbar(image, ax=axes)
     bar.set_label(label)
     bar.outline.set_visible(False)
@@ -123,12 +114,10 @@ def grid_map(
 
 
 @drawing
-def bound_cloud(
-    groups: Sequence[Mapping], *, line: tuple, xlabel: str, ylabel: str, title: str = ""
-) -> Figure:
+def bound_cloud(groups: Sequence[Mapping], *, line: tuple, xlabel: str, ylabel: str) -> Figure:
     """Measured errors against a bound, on logarithmic axes: dots below the line are covered."""
     figure, axes = new_figure(7.0, 4.0)
-    axes.set(xlabel=xlabel, ylabel=ylabel, title=title, xscale="log", yscale="log")
+    axes.set(xlabel=xlabel, ylabel=ylabel, xscale="log", yscale="log")
     for group in groups:
         axes.plot(
             group["x"], group["y"], linestyle="", marker=group["marker"], markersize=3, alpha=0.35,
@@ -140,7 +129,8 @@ def bound_cloud(
     for handle in legend.legend_handles:
         handle.set_alpha(1)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter(NullFormatter())
+        if np.divide(*axis.get_view_interval()) > 1e-3:  # few powers of ten
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter("{x:g}")
     return figure

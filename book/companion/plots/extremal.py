@@ -12,7 +12,7 @@ from matplotlib.ticker import MultipleLocator
 from companion.plots.picture import drawing
 from companion.plots.style import DIVERGING, FAINT, INK, ROLES, new_figure
 
-__all__ = ["circle_minimiser", "gap_cloud", "landscapes", "splitting"]
+__all__ = ["circle_minimiser", "landscapes", "splitting"]
 
 #: Angles on the circle, from -180 to 180 degrees, with round ticks.
 DEGREES = MultipleLocator(90)
@@ -126,22 +126,3 @@ def splitting(items: Sequence[Mapping]) -> tuple[Figure, dict]:
         ax.yaxis.set_major_locator(DEGREES)
     axes[0, 0].set_ylabel("angle of the atoms (degrees)")
     return figure, data
-
-
-@drawing
-def gap_cloud(groups: Sequence[Mapping], *, limits: tuple[float, float]) -> Figure:
-    """Excess energies against certified gaps, on logarithmic axes: no point is above the line."""
-    figure, axes = new_figure(6.0, 4.4)
-    for group in groups:
-        axes.plot(
-            group["gap"], group["excess"], linestyle="", marker=group["marker"], markersize=3.5,
-            alpha=0.45, color=ROLES[group["role"]].colour, label=group["label"],
-        )  # fmt: skip
-    axes.plot(limits, limits, label="excess = gap", **ROLES["bound"].line)
-    axes.set(
-        xscale="log", yscale="log", xlim=limits, ylim=limits, xlabel="certified gap",
-        ylabel="$E-\\min E$",
-    )  # fmt: skip
-    for handle in axes.legend(loc="upper left").legend_handles:
-        handle.set_alpha(1)
-    return figure

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from companion.plots.picture import drawing
-from companion.plots.stability import SHADES
+from companion.plots.stability import name_regimes
 from companion.plots.style import INK, ROLES, new_figure
 
 __all__ = ["heads_at_work", "two_starts"]
@@ -91,15 +91,8 @@ def two_starts(
 ) -> Figure:
     """Where flows from two starts end, against one parameter, over named regimes."""
     figure, axes = new_figure(6.4, 3.9)
-    edges = [xlim[0], *(border for border, _ in borders), xlim[1]]
     top = 1.3 * max(np.max(item["y"]) for item in series)
-    for i, name in enumerate(names):
-        shade = SHADES[len(names) - 1 - i]
-        axes.axvspan(edges[i], edges[i + 1], color=shade, alpha=0.6, linewidth=0, zorder=0)
-        axes.annotate(
-            name, ((edges[i] + edges[i + 1]) / 2, top), xytext=(0, -5), ha="center", va="top",
-            textcoords="offset points", fontsize=9, color=INK,
-        )  # fmt: skip
+    name_regimes(axes, [xlim[0], *(border for border, _ in borders), xlim[1]], names)
     for border, name in borders:
         axes.axvline(border, color=INK, linewidth=1.2)
         axes.annotate(

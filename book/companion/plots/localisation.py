@@ -26,13 +26,12 @@ def atoms_on_circle(
     dead: np.ndarray | None = None,
     kinks: Sequence[float] = (),
     ylabel: str,
-    title: str = "",
     ylim: tuple[float, float] = (5e-4, 1.5),
 ) -> Figure:
     """Masses of atomic measures over the angle, below the landscape that holds them."""
     figure, (top, low) = new_figure(7.4, 4.4, nrows=2, sharex=True, height_ratios=(1, 1.3))
     top.plot(angle, landscape, color=INK, linewidth=1.6)
-    top.set(ylabel=ylabel, title=title)
+    top.set(ylabel=ylabel)
     low.set(
         xlabel="angle (degrees)", ylabel="mass of the atom", yscale="log", ylim=ylim,
         xlim=(angle[0], angle[-1]),

@@ -8,16 +8,17 @@ import numpy as np
 from matplotlib.colors import SymLogNorm
 from matplotlib.figure import Figure
 
+from companion.plots.charts import causal_map, numbers
 from companion.plots.picture import drawing
 from companion.plots.style import DIVERGING, INK, ROLES, SEQUENTIAL, new_figure
 
-__all__ = ["head_view", "hessian_blocks", "prediction_map", "sensitivity", "two_paths"]
+__all__ = ["head_view", "hessian_blocks", "prediction_map", "sensitivity"]
 
 
 def strip(axes, values, columns, rows, *, cmap, low, high, digits, top=False):
     """Draw a matrix as coloured cells with its numbers written in them."""
     values = np.atleast_2d(values)
-    axes.imshow(values, cmap=cmap, vmin=low, vmax=high, aspect="auto")
+    image = axes.imshow(values, cmap=cmap, vmin=low, vmax=high, aspect="auto")
     axes.grid(False)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
@@ -27,19 +28,9 @@ def strip(axes, values, columns, rows, *, cmap, low, high, digits, top=False):
         axes.set_xticks(range(len(columns)), columns)
     else:
         axes.set_xticks([])
-    mapped = axes.images[0]
-    for i, j in np.ndindex(values.shape):
-        red, green, blue, _ = mapped.cmap(mapped.norm(values[i, j]))
-        dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.55
-        axes.text(
-            j,
-            i,
-            f"{values[i, j].round(digits) + 0.0:.{digits}f}".replace("-", "−"),  # no minus zero
-            ha="center",
-            va="center",
-            fontsize=8.5,
-            color="white" if dark else INK,
-        )
+    numbers(  # without minus zero
+        axes, image, lambda x: f"{x.round(digits) + 0.0:.{digits}f}".replace("-", "−"), 8.5
+    )
 
 
 @drawing
@@ -102,19 +93,8 @@ def head_view(
     left.annotate("masked", (0.01, 1.02), xycoords="axes fraction", color=grey, fontsize=9)
     left.set(xlabel="tokens back (lag)", ylabel="score", xlim=(lags.min(), lags.max()))
     left.set_xticks(range(int(np.ceil(lags.min())), int(lags.max()) + 1))
-    T = len(A)
-    right.imshow(
-        np.ma.masked_where(~np.tri(T, dtype=bool), A), cmap=SEQUENTIAL, vmin=0, vmax=1,
-    )  # fmt: skip
-    right.grid(False)
-    right.set_xticks(range(T), tokens)
-    right.set_yticks(range(T), tokens)
-    right.set(xlabel="looks at (key)", ylabel="position (query)")
-    for t, u in zip(*np.tril_indices(T), strict=True):
-        right.text(
-            u, t, f"{A[t, u]:.2f}", ha="center", va="center", fontsize=8,
-            color="white" if A[t, u] > 0.55 else INK,
-        )  # fmt: skip
+    causal_map(right, A, tokens, text="{:.2f}".format)
+    right.set_ylabel("position (query)")
     return figure
 
 
@@ -147,29 +127,6 @@ def sensitivity(
         ylabel="largest eigenvalue of $J$",
         ylim=(0, 1.12 * paper),
     )
-    return figure
-
-
-@drawing
-def two_paths(s: np.ndarray, along_mixture: np.ndarray, along_displacement: np.ndarray) -> Figure:
-    """Risk along a mixture and along a displacement between the same two measures."""
-    figure, axes = new_figure(7.0, 3.6)
-    chord = np.interp(s, [0, 1], along_mixture[[0, -1]])
-    named = (
-        (chord, "reference", "chord", 0.5, 7),
-        (along_mixture, "measured", "mixture: heads of both, weights $1-s$ and $s$", 0.4, -26),
-        (along_displacement, "second", "displacement: every head moves to its partner", 0.62, 18),
-    )
-    for y, role, label, at, up in named:
-        style = {**ROLES[role].line, "markevery": max(1, len(s) // 10)}
-        axes.plot(s, y, **style)
-        axes.annotate(
-            label, (at, np.interp(at, s, y)), xytext=(0, up), textcoords="offset points",
-            ha="center", va="center", color=ROLES[role].colour, fontsize=9,
-        )  # fmt: skip
-    axes.plot([0, 1], chord[[0, -1]], "o", color=INK, markersize=6)
-    axes.set(xlabel="$s$", ylabel="risk (nats per token)")
-    axes.margins(y=0.16)
     return figure
 
 

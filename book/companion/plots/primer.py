@@ -22,20 +22,18 @@ def network_view(
     data: tuple[np.ndarray, np.ndarray],
     atoms: np.ndarray,
     *,
-    weights: np.ndarray | None = None,
     path: np.ndarray | None = None,
     limits: tuple[tuple[float, float], tuple[float, float]] | None = None,
     ylim: tuple[float, float] | None = None,
     scale: float | None = None,
-    titles: tuple[str, str] = ("", ""),
+    titles: tuple[str, str],
 ) -> Figure:
     """What a network answers beside the cloud of its neurons."""
     atoms = np.asarray(atoms)
-    weights = np.full(len(atoms), 1 / len(atoms)) if weights is None else np.asarray(weights)
     figure, (left, right) = new_figure(7.6, 3.5, ncols=2, width_ratios=(1.15, 1))
     left.plot(x, np.transpose(answers), color=GREY, linewidth=0.8, alpha=0.45)
     mean = {**ROLES["measured"].line, "marker": ""}
-    left.plot(x, weights @ np.asarray(answers), **mean)
+    left.plot(x, np.mean(answers, axis=0), **mean)
     left.plot(*data, "o", color=INK, markersize=3.5)
     low, high = min(data[1]), max(data[1])
     left.set(xlabel="input $x$", ylabel="answer", title=titles[0],
@@ -46,7 +44,7 @@ def network_view(
     limit = scale or np.abs(atoms[:, 0]).max()
     dots = right.scatter(
         atoms[:, 1], atoms[:, 2], c=atoms[:, 0], cmap=DIVERGING, vmin=-limit, vmax=limit,
-        s=70 * weights * len(atoms), edgecolors=INK, linewidths=0.7, zorder=3,
+        s=70, edgecolors=INK, linewidths=0.7, zorder=3,
     )  # fmt: skip
     right.set(xlabel="weight of the input $w$", ylabel="bias $b$", title=titles[1])
     if limits is not None:
@@ -83,7 +81,6 @@ def two_ways(
     states: Sequence[Mapping],
     *,
     limits: tuple[tuple[float, float], tuple[float, float]],
-    size: float = 1000,
 ) -> tuple[Figure, dict]:
     """Mixture above, displacement below, at several times: mass that fades or mass that moves."""
     figure, grid = new_figure(7.6, 2.2, nrows=2, ncols=len(states))
@@ -91,7 +88,7 @@ def two_ways(
     for column, state in enumerate(states):
         for line, (kind, role) in enumerate(rows):
             axes = grid[line, column]
-            _cloud(axes, state, kind, ROLES[role].colour, size)
+            _cloud(axes, state, kind, ROLES[role].colour, 1000)
             _bare(axes, limits)
             if column == 0:
                 axes.set_ylabel(kind)
@@ -106,7 +103,6 @@ def two_interpolations(
     ends: tuple[np.ndarray, np.ndarray],
     pairs: np.ndarray,
     limits: tuple[float, float],
-    size: float = 4000,
 ) -> tuple[Figure, dict]:
     """One moment of the two ways side by side, with the lines along which the plan moves mass."""
     figure, grid = new_figure(7.6, 2.6, ncols=2)
@@ -117,7 +113,7 @@ def two_interpolations(
     rows = (("mixture", "measured", "Mixture: mass fades"),
             ("displacement", "second", "Displacement: mass moves"))  # fmt: skip
     for axes, (kind, role, title) in zip(grid, rows, strict=True):
-        _cloud(axes, state, kind, ROLES[role].colour, size)
+        _cloud(axes, state, kind, ROLES[role].colour, 4000)
         _bare(axes, limits)
         axes.set_title(title)
     return figure, {"state": _named(state), "from": start, "to": end, "plan": pairs}

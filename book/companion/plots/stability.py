@@ -18,6 +18,20 @@ __all__ = ["cloud", "phase_diagram", "regimes", "verdicts"]
 SHADES = ("#dcebf7", "#fbe3c4", "#e9d5e6")
 
 
+def name_regimes(axes, edges: Sequence[float], names: Sequence[str]) -> None:
+    """Shade and name the ranges between the edges; the last is the most stable."""
+    for i, name in enumerate(names):
+        low, high = edges[i : i + 2]
+        shade = SHADES[len(names) - 1 - i]
+        axes.axvspan(low, high, color=shade, alpha=0.6, linewidth=0, zorder=0)
+        narrow = high - low < 0.15 * (edges[-1] - edges[0])
+        axes.annotate(
+            name, (low if narrow else (low + high) / 2, 1), xycoords=("data", "axes fraction"),
+            xytext=(5 if narrow else 0, -11), textcoords="offset points",
+            ha="left" if narrow else "center", fontsize=9, color=INK,
+        )  # fmt: skip
+
+
 @drawing
 def regimes(
     lines: Sequence[Mapping],
@@ -42,16 +56,7 @@ def regimes(
         )  # fmt: skip
     axes.axhline(0, color=INK, linewidth=0.8)
     left, right = np.min(lines[0]["x"]), np.max(lines[0]["x"])
-    edges = [left, *borders, right]
-    for i, name in enumerate(names):
-        shade = SHADES[len(names) - 1 - i]
-        axes.axvspan(edges[i], edges[i + 1], color=shade, alpha=0.6, linewidth=0, zorder=0)
-        narrow = edges[i + 1] - edges[i] < 0.15 * (right - left)
-        axes.annotate(
-            name, (edges[i] if narrow else (edges[i] + edges[i + 1]) / 2, 1),
-            xycoords=("data", "axes fraction"), xytext=(5 if narrow else 0, -11),
-            textcoords="offset points", ha="left" if narrow else "center", fontsize=9, color=INK,
-        )  # fmt: skip
+    name_regimes(axes, [left, *borders, right], names)
     axes.set_xlim(left, right)
     axes.margins(y=0.14)
     figure.legend(loc="outside lower center", ncols=2)

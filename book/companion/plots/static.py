@@ -12,7 +12,7 @@ from companion.plots.charts import draw_series, name_ends, slope_triangle
 from companion.plots.picture import drawing
 from companion.plots.style import INK, ROLES, new_figure
 
-__all__ = ["boosting_rounds", "excess_distribution", "excess_rates"]
+__all__ = ["excess_distribution", "excess_rates"]
 
 
 @drawing
@@ -73,20 +73,3 @@ def excess_distribution(panels: Sequence[Mapping], *, bins: int) -> tuple[Figure
         )  # fmt: skip
     grid[0, 0].set_ylabel("density")
     return figure, data
-
-
-@drawing
-def boosting_rounds(panels: Sequence[Mapping], *, ylabel: str = "nats per token") -> Figure:
-    """Both ends of the gap against boosting rounds, one panel for each task."""
-    figure, grid = new_figure(8.0, 3.6, ncols=len(panels), sharey=True, squeeze=False)
-    for axes, panel in zip(grid[0], panels, strict=True):
-        axes.set(xlabel="heads added", title=panel["title"], yscale="log")
-        axes.yaxis.set_minor_formatter(NullFormatter())
-        draw_series(axes, panel["series"], direct=False)
-        axes.get_legend().remove()
-        last = max(int(np.max(item["x"])) for item in panel["series"])
-        axes.set_xticks(range(0, last + 1, max(1, last // 4)))
-    grid[0, 0].set_ylabel(ylabel)
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-    return figure

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MultipleLocator, NullFormatter
-from numpy.typing import ArrayLike
 
+from companion.plots.charts import numbers
 from companion.plots.picture import drawing
 from companion.plots.spheres import Camera
 from companion.plots.style import DIVERGING, INK, ROLES, SEQUENTIAL, new_figure
@@ -25,7 +25,7 @@ def scores_and_weights(
     weights: np.ndarray,
     words: Sequence[str],
     *,
-    titles: tuple[str, str] = ("Scores", "Weights"),
+    titles: tuple[str, str],
 ) -> Figure:
     """Two heat maps with the number in each cell; a masked score is empty and marked."""
     T = len(words)
@@ -43,16 +43,9 @@ def scores_and_weights(
         axes.set_xticks(range(T), words, rotation=45)
         axes.set_yticks(range(T), words)
         axes.set(xlabel="looks at", title=title)
-        for t in range(T):
-            for u in range(T):
-                hidden = bool(np.ma.getmaskarray(values)[t, u])
-                text = "−∞" if hidden else f"{values[t, u]:.2f}"
-                shade = 0 if hidden else float(image.norm(values[t, u]))
-                dark = shade > 0.62 if style["cmap"] == SEQUENTIAL else abs(shade - 0.5) > 0.3
-                axes.text(
-                    u, t, text, ha="center", va="center", fontsize=8,
-                    color=GREY if hidden else "white" if dark else INK,
-                )  # fmt: skip
+        numbers(axes, image, "{:.2f}".format)
+        for t, u in np.argwhere(np.ma.getmaskarray(values)):
+            axes.text(u, t, "−∞", ha="center", va="center", fontsize=8, color=GREY)
     pair[0].set_ylabel("word")
     return figure
 
@@ -82,7 +75,7 @@ def blow_up(
     time: np.ndarray,
     upper: np.ndarray,
     *,
-    titles: tuple[str, str] = ("", ""),
+    titles: tuple[str, str],
 ) -> Figure:
     """Left: lengths of tokens that reach infinity. Right: times of the end between two bounds."""
     figure, (left, right) = new_figure(8.0, 3.6, ncols=2)
@@ -114,7 +107,7 @@ def tokens_on_circle(
     count: np.ndarray,
     marks: Sequence[tuple],
     *,
-    titles: tuple[str, str] = ("", ""),
+    titles: tuple[str, str],
 ) -> Figure:
     """Left: angles of tokens over time. Right: the number of clusters, with moments marked."""
     figure, (left, right) = new_figure(8.0, 3.6, ncols=2)
@@ -143,16 +136,14 @@ def tokens_on_circle(
 
 
 @drawing
-def tokens_on_sphere(
-    points: np.ndarray, weights: np.ndarray, *, title: str, towards: ArrayLike = (1, -1, 0.6)
-) -> Figure:
+def tokens_on_sphere(points: np.ndarray, weights: np.ndarray, *, title: str) -> Figure:
     """Tokens on the sphere from two sides; the area of a dot is its weight, far ones are faint."""
     figure, pair = new_figure(7.0, 3.5, ncols=2)
     turn = np.linspace(0, 2 * np.pi, 200)
     ring = np.stack([np.cos(turn), np.sin(turn), 0 * turn], axis=1)
     points, weights = np.asarray(points), np.asarray(weights)
     for axes, sign, name in zip(pair, (1, -1), ("from the front", "from behind"), strict=True):
-        camera = Camera(sign * np.asarray(towards, float))
+        camera = Camera(sign * np.array([1, -1, 0.6]))
         for circle in (ring, ring[:, [0, 2, 1]], ring[:, [2, 0, 1]]):
             screen, near = camera.project(circle)
             screen[~near] = np.nan
