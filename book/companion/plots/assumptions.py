@@ -33,9 +33,7 @@ def profile_runs(runs: Sequence[Mapping]) -> Figure:
         left.plot(run["t"], run["risk"], label=run["label"], **style)
         right.plot(run["tau"], run["risk"], **style)
         if run.get("stops"):
-            right.plot(
-                run["tau"][-1], run["risk"][-1], "o", color=style["color"], markersize=7,
-            )  # fmt: skip
+            right.plot(run["tau"][-1], run["risk"][-1], "o", color=style["color"], markersize=7)
             right.annotate(
                 "stays here for ever",
                 (run["tau"][-1], run["risk"][-1]),
@@ -91,15 +89,11 @@ def curvature_shares(
         ylim=(0, 1.14),
     )
     axes.axhline(1, **ROLES["reference"].line)
-    axes.plot(
-        share, np.asarray(value) / bound, **{**ROLES["found"].line, "alpha": 0.35},
-    )  # fmt: skip
+    axes.plot(share, np.asarray(value) / bound, **{**ROLES["found"].line, "alpha": 0.35})
     x, y = form
     axes.plot(x, np.asarray(y) / bound, **ROLES["bound"].line)
     star = {"linestyle": "", "marker": "*", "markersize": 15, "color": INK}
-    axes.plot(
-        attained["share"], attained["value"] / bound, **star, markeredgecolor="white",
-    )  # fmt: skip
+    axes.plot(attained["share"], attained["value"] / bound, **star, markeredgecolor="white")
     axes.text(0.995, 1.012, "H", ha="right", va="bottom", color=ROLES["reference"].colour)
     names = (("bound", "bound for this direction"), ("found", f"{len(share)} random heads"))
     handles = [axes.plot([], [], label=label, **ROLES[role].line)[0] for role, label in names]

@@ -57,6 +57,18 @@ def name_ends(axes, series: Sequence[Mapping], gap: float = 13.0) -> None:
         )
 
 
+def falling_risk(axes, times, risk, at: int, least: float, **labels) -> None:
+    """A risk over time, the moment shown beside it, and the least risk possible."""
+    axes.plot(times, risk, **{**ROLES["measured"].line, "marker": ""})
+    axes.plot(times[at], risk[at], **{**ROLES["found"].line, "markersize": 8})
+    axes.axhline(least, **ROLES["reference"].line)
+    axes.annotate(
+        "least possible", (times[-1], least), xytext=(0, 4), textcoords="offset points",
+        ha="right", fontsize=9, color=ROLES["reference"].colour,
+    )  # fmt: skip
+    axes.set(**labels)
+
+
 def slope_triangle(axes, x, y, text: str) -> None:
     """Mark the slope of a line through (x, y) on logarithmic axes, with its text."""
     x, y = np.asarray(x, float), np.asarray(y, float)
@@ -65,9 +77,7 @@ def slope_triangle(axes, x, y, text: str) -> None:
     x0, x1 = x[max(middle - 1, 0)], x[min(middle + 1, len(x) - 1)]
     y0 = 0.35 * np.exp(np.interp(np.log(x0), np.log(x), np.log(y)))
     y1 = y0 * (x1 / x0) ** slope
-    axes.plot(
-        [x0, x1, x0, x0], [y0, y1, y1, y0], color=ROLES["reference"].colour, linewidth=1,
-    )  # fmt: skip
+    axes.plot([x0, x1, x0, x0], [y0, y1, y1, y0], color=ROLES["reference"].colour, linewidth=1)
     axes.annotate(
         text,
         (x0, np.sqrt(y0 * y1)),

@@ -72,6 +72,15 @@ def _ring(axes, row: Mapping, landscape: Mapping) -> dict:
     return {"title": row["title"], "degrees": (edges[:-1] + edges[1:]) / 2, "share": share}
 
 
+def _energies(axes, items: Sequence[Mapping]) -> None:
+    """Energies over time."""
+    for item in items:
+        style = {**ROLES[item["role"]].line, "marker": ""}
+        axes.plot(1 + np.asarray(item["t"]), item["y"], label=item["label"], **style)
+    axes.set(xscale="log", xlabel="1 + time", ylabel="energy $E$", title="Energy")
+    axes.legend(loc="best")
+
+
 @drawing
 def angle_histograms(
     rows: Sequence[Mapping],
@@ -97,12 +106,7 @@ def angle_histograms(
     for axes in grid.ravel()[n:]:
         axes.remove()
     if energies:
-        last = figure.add_subplot(grid[0, 0].get_gridspec()[-1, 1:])
-        for item in energies:
-            style = {**ROLES[item["role"]].line, "marker": ""}
-            last.plot(1 + np.asarray(item["t"]), item["y"], label=item["label"], **style)
-        last.set(xscale="log", xlabel="1 + time", ylabel="energy $E$", title="Energy")
-        last.legend(loc="best")
+        _energies(figure.add_subplot(grid[0, 0].get_gridspec()[-1, 1:]), energies)
     return figure, {"shares": shares, "energies": energies}
 
 
@@ -176,12 +180,7 @@ def energy_and_ring(
         axes.set_title(state["title"])
         for spine in axes.spines.values():
             spine.set_visible(False)
-    last = grid[-1]
-    for item in series:
-        style = {**ROLES[item["role"]].line, "marker": ""}
-        last.plot(1 + np.asarray(item["t"]), item["y"], label=item["label"], **style)
-    last.set(xscale="log", xlabel="1 + time", ylabel="energy $E$", title="Energy")
-    last.legend(loc="best")
+    _energies(grid[-1], series)
     return figure
 
 

@@ -9,7 +9,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from companion.plots.charts import draw_series, numbers, slope_triangle
+from companion.plots.charts import draw_series, falling_risk, numbers, slope_triangle
 from companion.plots.picture import drawing
 from companion.plots.style import INK, ROLES, SEQUENTIAL, new_figure
 
@@ -34,14 +34,8 @@ def particles(
         xlim=(low[0] - margin[0], high[0] + margin[0]),
         ylim=(low[1] - margin[1], high[1] + margin[1]), title="Heads",
     )  # fmt: skip
-    right.plot(times, risk, **{**ROLES["measured"].line, "marker": ""})
-    right.plot(times[at], risk[at], **{**ROLES["found"].line, "markersize": 8})
-    right.axhline(limit, **ROLES["reference"].line)
-    right.annotate(
-        "least possible", (times[-1], limit), xytext=(0, 4), textcoords="offset points",
-        ha="right", fontsize=9, color=ROLES["reference"].colour,
-    )  # fmt: skip
-    right.set(xlabel=r"rescaled time $\tau$", ylabel="risk (nats per token)", title="Risk")
+    labels = {"xlabel": r"rescaled time $\tau$", "ylabel": "risk (nats per token)"}
+    falling_risk(right, times, risk, at, limit, title="Risk", **labels)
     return figure
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import json
 from collections.abc import Mapping
@@ -35,14 +34,10 @@ class Explorable:
         return as_output(self.data)
 
     def _repr_html_(self) -> str:
-        width, height = (n // 2 for n in self.figure.size)
-        picture = base64.b64encode(self.figure.png).decode()
         return (
             f'<figure class="mf-explore-figure"><div class="mf-explore" data-explore="{self.name}" '
             f'data-parameters="{html.escape(self.parameters)}">'
-            f'<img src="data:image/png;base64,{picture}" alt="{html.escape(self.says)}" '
-            f'width="{width}" height="{height}" style="max-width:100%;height:auto">'
-            f'<p class="mf-explore-hint">{HINT}</p></div>'
+            f'{self.figure.image(self.says)}<p class="mf-explore-hint">{HINT}</p></div>'
             f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
         )
 

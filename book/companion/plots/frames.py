@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import io
 from collections.abc import Callable, Sequence
@@ -52,15 +51,10 @@ class Frames:
         return as_output(self.data)
 
     def _repr_html_(self) -> str:
-        images = []
-        for picture, label, alt in zip(self.pictures, self.labels, self.alts, strict=True):
-            data = base64.b64encode(_small(picture.png)).decode()
-            width, height = (n // 2 for n in picture.size)
-            images.append(
-                f'<img src="data:image/png;base64,{data}" alt="{html.escape(alt)}" '
-                f'data-label="{html.escape(label)}" width="{width}" height="{height}" '
-                'style="max-width:100%;height:auto">'
-            )
+        images = [
+            picture.image(alt, _small(picture.png), f'data-label="{html.escape(label)}" ')
+            for picture, label, alt in zip(self.pictures, self.labels, self.alts, strict=True)
+        ]
         return _markup(self.name, self.labels, images, self.start, self.caption)
 
     def __repr__(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from companion.plots.charts import falling_risk
 from companion.plots.picture import drawing
 from companion.plots.stability import name_regimes
 from companion.plots.style import INK, ROLES, new_figure
@@ -65,16 +66,9 @@ def heads_at_work(
     bars.set(xlabel="predicted probability", ylabel="next word")
     bars.spines["bottom"].set_visible(False)
 
-    curve.plot(times, risk, **{**ROLES["measured"].line, "marker": ""})
-    curve.plot(times[at], risk[at], **{**ROLES["found"].line, "markersize": 8})
-    curve.axhline(limit, **ROLES["reference"].line)
-    curve.annotate(
-        "least possible", (times[-1], limit), xytext=(0, 4), textcoords="offset points",
-        ha="right", fontsize=9, color=grey,
-    )  # fmt: skip
-    curve.set(
-        xlabel=r"training time $\tau$", ylabel="risk\n(nats per token)",
-        ylim=(0, 1.08 * np.max(risk)),
+    falling_risk(
+        curve, times, risk, at, limit, xlabel=r"training time $\tau$",
+        ylabel="risk\n(nats per token)", ylim=(0, 1.08 * np.max(risk)),
     )  # fmt: skip
     return figure
 

@@ -45,9 +45,7 @@ def atoms_on_circle(
                 axes.axvspan(angle[first], angle[last - 1], color=DEAD, linewidth=0, zorder=0)
     for group in groups:
         role = ROLES[group["role"]]
-        low.vlines(
-            group["angle"], ylim[0], group["mass"], color=role.colour, linewidth=1.2,
-        )  # fmt: skip
+        low.vlines(group["angle"], ylim[0], group["mass"], color=role.colour, linewidth=1.2)
         low.plot(
             group["angle"], group["mass"], linestyle="", color=role.colour, markersize=6,
             marker=group.get("marker", "o"), label=group["label"],

@@ -52,9 +52,7 @@ def prediction_map(
     )
     heads = [f"head {i + 1}" for i in range(M)]
     reach = np.abs(logits).max()
-    strip(
-        grid[0, 0], attention, tokens, heads, cmap=SEQUENTIAL, low=0, high=1, digits=2, top=True,
-    )  # fmt: skip
+    strip(grid[0, 0], attention, tokens, heads, cmap=SEQUENTIAL, low=0, high=1, digits=2, top=True)
     for axes, values, rows in (
         (grid[0, 1], logits, [""] * M),
         (grid[1, 1], mean, ["mean"]),
@@ -63,9 +61,7 @@ def prediction_map(
             axes, values, words, rows, cmap=DIVERGING, low=-reach, high=reach, digits=1,
             top=axes is grid[0, 1],
         )  # fmt: skip
-    strip(
-        grid[2, 1], law, words, ["softmax"], cmap=SEQUENTIAL, low=0, high=1, digits=2,
-    )  # fmt: skip
+    strip(grid[2, 1], law, words, ["softmax"], cmap=SEQUENTIAL, low=0, high=1, digits=2)
     grid[0, 0].set_title("1  each head attends", pad=8)
     grid[0, 1].set_title("2  and writes logits", pad=8)
     note = {"ha": "right", "va": "center", "fontsize": 10.5, "fontweight": "bold"}
@@ -86,9 +82,7 @@ def head_view(
     left.plot(lags, score, **{**ROLES["reference"].line, "linestyle": "-"})
     past, grey = seen[:, 0] >= 0, ROLES["reference"].colour
     left.plot(*seen[past].T, **ROLES["found"].line)
-    left.plot(
-        *seen[~past].T, color=grey, marker="x", linestyle="", markersize=6,
-    )  # fmt: skip
+    left.plot(*seen[~past].T, color=grey, marker="x", linestyle="", markersize=6)
     left.axvspan(lags.min(), -0.5, color=grey, alpha=0.1, linewidth=0)
     left.annotate("masked", (0.01, 1.02), xycoords="axes fraction", color=grey, fontsize=9)
     left.set(xlabel="tokens back (lag)", ylabel="score", xlim=(lags.min(), lags.max()))
@@ -109,9 +103,7 @@ def sensitivity(
 ) -> Figure:
     """Largest eigenvalue of the softmax Jacobian against the entropy of the prediction."""
     figure, axes = new_figure(7.0, 3.9)
-    axes.plot(
-        entropy, largest, **{**ROLES["found"].line, "markersize": 2.2, "alpha": 0.4},
-    )  # fmt: skip
+    axes.plot(entropy, largest, **{**ROLES["found"].line, "markersize": 2.2, "alpha": 0.4})
     for (x, y, label, at), role in zip(envelope, ("leading", "second"), strict=True):
         axes.plot(x, y, **{**ROLES[role].line, "marker": "", "linewidth": 1.6})
         axes.annotate(label, at, color=ROLES[role].colour, fontsize=9)

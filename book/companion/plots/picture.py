@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import functools
+import html
 import inspect
 import io
 import os
@@ -56,6 +58,14 @@ class Picture:
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         return as_output(self.data)
+
+    def image(self, alt: str, png: bytes | None = None, more: str = "") -> str:
+        """The picture, or a lighter one of the same, as an element of HTML with its description."""
+        data, (width, height) = base64.b64encode(png or self.png).decode(), self.size
+        return (
+            f'<img src="data:image/png;base64,{data}" alt="{html.escape(alt)}" {more}'
+            f'width="{width // 2}" height="{height // 2}" style="max-width:100%;height:auto">'
+        )
 
     def __repr__(self) -> str:
         return "Picture({} x {} pixels)".format(*self.size)
