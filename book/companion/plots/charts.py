@@ -30,6 +30,13 @@ def draw_series(axes, series: Sequence[Mapping], *, direct: bool) -> None:
         axes.legend()
 
 
+def plain_lines(axes, items: Sequence[Mapping], **style) -> None:
+    """Draw lines without markers."""
+    for item in items:
+        look = {**ROLES[item["role"]].line, "marker": "", **style, **item.get("line", {})}
+        axes.plot(item["x"], item["y"], label=item["label"], **look)
+
+
 def name_ends(axes, series: Sequence[Mapping], gap: float = 13.0) -> None:
     """Write each line's name at its right end, moved apart (in points) where they collide."""
     figure = axes.figure

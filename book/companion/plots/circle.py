@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Wedge
 from matplotlib.ticker import MultipleLocator, NullFormatter
 
+from companion.plots.charts import plain_lines
 from companion.plots.picture import drawing
 from companion.plots.style import INK, ROLES, new_figure
 
@@ -74,9 +75,7 @@ def _ring(axes, row: Mapping, landscape: Mapping) -> dict:
 
 def _energies(axes, items: Sequence[Mapping]) -> None:
     """Energies over time."""
-    for item in items:
-        style = {**ROLES[item["role"]].line, "marker": ""}
-        axes.plot(1 + np.asarray(item["t"]), item["y"], label=item["label"], **style)
+    plain_lines(axes, [{**item, "x": 1 + np.asarray(item["t"])} for item in items])
     axes.set(xscale="log", xlabel="1 + time", ylabel="energy $E$", title="Energy")
     axes.legend(loc="best")
 
@@ -159,18 +158,9 @@ def energy_and_ring(
     """States on the ring, one for each direction of the flow, and their energies over time."""
     n = len(states)
     figure, grid = new_figure(8.2, 3.1, ncols=n + 1, width_ratios=(*[1] * n, 1.25))
-    degrees, v = np.radians(landscape["degrees"]), np.asarray(landscape["v"])
-    dead = np.asarray(landscape["dead"])
     for axes, state in zip(grid, states, strict=False):
-        for part, colour in (
-            (dead, DEAD),
-            (~dead & (v > 0), POSITIVE),
-            (~dead & (v < 0), NEGATIVE),
-        ):
-            axes.scatter(
-                1.18 * np.cos(degrees[part]), 1.18 * np.sin(degrees[part]), color=colour, s=24,
-                linewidths=0,
-            )  # fmt: skip
+        for low, high, colour in _parts(landscape):
+            _wedges(axes, [low, high], 1.13, [1.23], color=colour)
         angle = np.radians(state["degrees"])
         axes.scatter(
             np.cos(angle), np.sin(angle), s=2 + 260 * np.asarray(state["weights"]),
@@ -195,17 +185,13 @@ def planar_orbits(
 ) -> Figure:
     """Left: rates against a parameter, with the range of the wrong sign. Right: closed orbits."""
     figure, (left, right) = new_figure(8.0, 3.7, ncols=2)
-    for item in curves:
-        style = {**ROLES[item["role"]].line, "marker": ""}
-        left.plot(item["x"], item["y"], label=item["label"], **style)
+    plain_lines(left, curves)
     x, y = np.asarray(curves[0]["x"]), np.asarray(curves[0]["y"])
     left.fill_between(x, np.minimum(y, 0), 0, color=ROLES[curves[0]["role"]].colour, alpha=0.2)
     left.axhline(0, color=ROLES["reference"].colour, linewidth=0.9)
     left.set(xlabel=xlabel, ylabel="rate", title=titles[0])
     left.legend(loc="best")
-    for item in orbits:
-        style = {**ROLES[item["role"]].line, "marker": "", "linewidth": 1.1, **item.get("line", {})}
-        right.plot(item["x"], item["y"], label=item["label"], **style)
+    plain_lines(right, orbits, linewidth=1.1)
     right.plot(*rest, "x", color=ROLES["reference"].colour, markersize=7, label="rest state")
     right.set(xlabel="heavy token (degrees)", ylabel="light token (degrees)", title=titles[1])
     right.legend(loc="best")

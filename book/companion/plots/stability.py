@@ -9,6 +9,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from scipy.ndimage import distance_transform_edt
 
+from companion.plots.charts import plain_lines
 from companion.plots.picture import drawing
 from companion.plots.style import INK, ROLES, new_figure
 
@@ -45,9 +46,7 @@ def regimes(
     """Predicted rates as lines, measured ones as dots, over shaded and named regimes."""
     figure, axes = new_figure(7.4, 4.0)
     axes.set(xlabel=xlabel, ylabel=ylabel)
-    for item in lines:
-        role = ROLES[item["role"]]
-        axes.plot(item["x"], item["y"], label=item["label"], **{**role.line, "marker": ""})
+    plain_lines(axes, lines)
     for item in dots:
         role = ROLES[item["role"]]
         axes.plot(
@@ -81,9 +80,7 @@ def phase_diagram(
     axes.grid(False)
     colours = ListedColormap(SHADES[: len(names)])
     axes.pcolormesh(x, y, regime, cmap=colours, vmin=-0.5, vmax=len(names) - 0.5, rasterized=True)
-    for item in borders:
-        role = ROLES[item["role"]]
-        axes.plot(item["x"], item["y"], label=item["label"], **{**role.line, "marker": ""})
+    plain_lines(axes, borders)
     for item in dots:
         axes.plot(
             item["x"], item["y"], label=item["label"], linestyle="", marker=item["marker"],
@@ -124,9 +121,7 @@ def cloud(
     left.plot(*path[-1].T, **{**ROLES["found"].line, "markersize": 5}, label="end")
     left.plot(0, 0, "+", color=INK, markersize=11, label="stationary head")
     left.set(xlabel=xlabel, ylabel=ylabel, xlim=(-limit, limit), ylim=(-limit, limit), title=title)
-    for item in sizes:
-        role = ROLES[item["role"]]
-        right.plot(times, item["y"], label=item["label"], **{**role.line, "marker": ""})
+    plain_lines(right, [{**item, "x": times} for item in sizes])
     right.set(xlabel=r"rescaled time $\tau$", ylabel="distance", yscale="log")
     handles = [axes.get_legend_handles_labels() for axes in (left, right)]
     figure.legend(
