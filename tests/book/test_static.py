@@ -186,8 +186,8 @@ def test_pages_beside_the_chapters_hold_no_results():
 def test_a_measured_number_is_found_wherever_it_stands():
     found = quoted(
         "The slope is $-0.498$ (Theorem 4.1, {eq}`eq-7`), within 3 % of [0.5](x-0.7.html), at "
-        "most $3\\cdot10^{-4}$ or 2·10⁻⁷, for 16,384 windows; `0.9` and $$0.8$$ and (17) and 7 are not "
-        "results."
+        "most $3\\cdot10^{-4}$ or 2·10⁻⁷, for 16,384 windows; `0.9` and $$0.8$$ and (17) and 7 "
+        "are not results."
     )
     assert [n.literal for n in found] == [r"3\cdot10^{-4}", "2·10⁻⁷", "0.498", "3", "0.5", "16,384"]
     assert [n.value for n in found] == [3e-4, 2e-7, 0.498, 3, 0.5, 16384]
