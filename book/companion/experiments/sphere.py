@@ -207,10 +207,7 @@ def published(
     rule: str = "source", start: int = 0, perceptron: int = 0, scale: float = 1.0,
     particles: int = 0, beside: str = "", most: int = 0,
 ) -> dict:  # fmt: skip
-    """One run with the source's draw; what is stored of its end.
-
-    Beyond three dimensions, and of runs with more than ``PLACED`` clusters, no centres are kept.
-    """
+    """One run with the source's draw; of its end, centres of few clusters in few dimensions."""
     draw = source_draw(d, start=start, perceptron=perceptron, scale=scale, n=particles or None)
     F, ascent = draw.energy(beta, units, normalised), direction == "ascent"
     rules = Explicit(cap=rule != "uncapped", collapse=COLLAPSE)
@@ -236,10 +233,7 @@ def published(
 
 
 def paths(beta: float) -> dict:
-    """Paths of a published descent with ReLU on the circle, to its stop or 200,000 steps.
-
-    Angles in hundredths of a degree.
-    """
+    """Paths of a published descent with ReLU on the circle; hundredths of a degree."""
     draw = source_draw(2)
     run = settle(draw.energy(beta, "relu"), draw.start, Explicit(collapse=COLLAPSE), record=1)
     even = np.geomspace(1, 1 + run.t[-1], PATHS_TIMES) - 1
@@ -298,8 +292,7 @@ def _part(mark: str) -> dict:
 def load(draw: str = "second") -> dict:
     """The stored results of a draw: one array for each quantity over the runs, and ``about``.
 
-    The clusters of run i are ``masses[first[i]:first[i + 1]]`` and likewise ``centres``, whose
-    coordinates beyond the run's dimension are 0, and ``asleep``: where no unit is active.
+    Clusters of run i are ``masses[first[i]:first[i + 1]]``, likewise ``centres`` and ``asleep``.
     """
     return {**_part(f"{draw}_"), "about": _stored.load(FILE)["about"]}
 

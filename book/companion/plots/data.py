@@ -41,11 +41,11 @@ class Block:
     def __len__(self) -> int:
         return int(np.prod(self.shape))
 
-    def same(self, other: Block) -> bool:
-        """Whether both have the same names and entries."""
-        return self.series == other.series and self.columns.keys() == other.columns.keys() and all(
-            np.array_equal(values, other.columns[name], equal_nan=values.dtype.kind == "f")
-            for name, values in self.columns.items())  # fmt: skip
+    @property
+    def key(self) -> tuple:
+        """What two blocks of one name and one content have in common."""
+        entries = ((name, v.dtype.str, v.tobytes()) for name, v in self.columns.items())
+        return (self.series, self.shape, *entries)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,15 +198,11 @@ def table(data: Given, limit: int = ROWS) -> str:
 def table_of_frames(frames: Iterable[tuple[str, Given]], limit: int = ROWS_OF_FRAMES) -> str:
     """The data of all pictures under a slider; the column ``frame`` is ``all`` for common ones."""
     frames = list(frames)
-    first, *others = [data for _, data in frames]
-
-    def common(block: Block) -> bool:
-        return all(any(block.same(b) for b in data.blocks) for data in others)
-
-    shared = [block for block in first.blocks if common(block)]
-    blocks = [("all", block) for block in shared]
+    keys = [{block.key for block in data.blocks} for _, data in frames]
+    shared = set.intersection(*keys)
+    blocks = [("all", block) for block in frames[0][1].blocks if block.key in shared]
     blocks += [(label, block) for label, data in frames for block in data.blocks
-               if not any(block.same(b) for b in shared)]  # fmt: skip
+               if block.key not in shared]  # fmt: skip
     return _table(blocks, [(label, data.notes) for label, data in frames], limit)
 
 
@@ -216,7 +212,6 @@ def _table(blocks: list[tuple[str, Block]], notes: list[tuple], limit: int) -> s
         owners = [label for label, part in notes if line in part]
         frame = "" if len(owners) == len(notes) else f"frame {', '.join(owners)}; "
         text.write(f"# {frame}{line}\n")
-    # a row of five numbers for one quantity each is as good as five rows
     keep = share([len(block) for _, block in blocks], limit)
     names = list(dict.fromkeys(name for _, block in blocks for name in block.columns))
     axes = max((len(block.shape) for _, block in blocks), default=0)
