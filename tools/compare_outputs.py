@@ -260,10 +260,10 @@ def table_difference(stored: str, fresh: str, *, numbers: bool = True) -> str | 
         )
     if found := text_difference(notes, new_notes):
         return f"comments: {found}"
-    if list(old) != list(new):
-        return f"series: {list(old)} stored, {list(new)} fresh"
-    for series, before in old.items():
-        after, name = new[series], ", ".join(filter(None, series))
+    names, new_names = ([", ".join(filter(None, key)) for key in table] for table in (old, new))
+    if found := text_difference("\n".join(names), "\n".join(new_names)):
+        return f"series: {found}"
+    for name, before, after in zip(names, old.values(), new.values(), strict=True):
         if list(before[0]) != list(after[0]):
             return f"columns: {list(before[0])} stored, {list(after[0])} fresh"
         if numbers and len(before) != len(after):

@@ -188,6 +188,8 @@ def test_the_comparison_accepts_what_cannot_be_seen():
     assert table_difference("# figure: fig-a; chapter b, cell c\n" + rates(), rates()) is None
     assert table_difference(rates(), rates(y=(1 + 1e-4) / HEADS)) is None
     assert table_difference(rates(X, Y), rates(X, Y + 1e-4)) is None
+    # a number in the name of a series is a printed number
+    assert table_difference(rates(label="loss 0.123"), rates(label="loss 0.124")) is None
     # of numbers that hardly differ, rounding; what is smaller is noise
     assert table_difference(rates(X, 1 + 1e-9 * Y), rates(X, 1 - 1e-9 * Y)) is None
     deep = [rates(X, [1, 0.1, least]) for least in (1e-15, 3e-17)]
