@@ -268,7 +268,7 @@ def table_difference(stored: str, fresh: str, *, numbers: bool = True) -> str | 
             return f"columns: {list(before[0])} stored, {list(after[0])} fresh"
         if numbers and len(before) != len(after):
             return f"{name}: {len(before)} rows stored, {len(after)} fresh"
-        for column in before[0] if numbers else ():
+        for column in before[0].keys() - {"frame", "series"} if numbers else ():
             cells = ([row[column] for row in rows] for rows in (before, after))
             if found := _column_difference(*cells):
                 return f"{name}, {column}: {found}"
