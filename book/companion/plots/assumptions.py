@@ -47,7 +47,7 @@ def profile_runs(runs: Sequence[Mapping]) -> Figure:
 
 
 @drawing
-def derivative_bounds(g: np.ndarray, panels: Sequence[Mapping]) -> Figure:
+def derivative_bounds(g: np.ndarray, panels: Sequence[Mapping]) -> tuple[Figure, dict]:
     """Bounds on derivatives of the feature map beside attained values, against the score bound."""
     figure, axes = new_figure(7.0, 3.9, ncols=len(panels))
     for ax, panel in zip(axes, panels, strict=True):
@@ -66,7 +66,10 @@ def derivative_bounds(g: np.ndarray, panels: Sequence[Mapping]) -> Figure:
             axis.set_major_formatter("{x:g}")
             axis.set_minor_formatter(NullFormatter())
     axes[0].set_ylabel("norm, in units of $R_XR_U$")
-    return figure
+    lines = [[(g, y, label) for y, label, _ in panel["curves"]] for panel in panels]
+    return figure, {
+        "panels": [{**panel, "curves": line} for panel, line in zip(panels, lines, strict=True)]
+    }
 
 
 @drawing
