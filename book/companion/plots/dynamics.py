@@ -108,7 +108,7 @@ def grid_map(
 
 
 @drawing
-def bound_cloud(groups: Sequence[Mapping], *, line: tuple, xlabel: str, ylabel: str) -> Figure:
+def bound_cloud(groups: Sequence[Mapping], *, bound: tuple, xlabel: str, ylabel: str) -> Figure:
     """Measured errors against a bound, on logarithmic axes: dots below the line are covered."""
     figure, axes = new_figure(7.0, 4.0)
     axes.set(xlabel=xlabel, ylabel=ylabel, xscale="log", yscale="log")
@@ -117,7 +117,7 @@ def bound_cloud(groups: Sequence[Mapping], *, line: tuple, xlabel: str, ylabel: 
             group["x"], group["y"], linestyle="", marker=group["marker"], markersize=3, alpha=0.35,
             color=ROLES[group["role"]].colour, label=group["label"], rasterized=True,
         )  # fmt: skip
-    x, y, text = line
+    x, y, text = bound
     axes.plot(x, y, label=text, **ROLES["bound"].line)
     legend = axes.legend(loc="upper left")
     for handle in legend.legend_handles:
