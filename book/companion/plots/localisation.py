@@ -23,10 +23,10 @@ def atoms_on_circle(
     landscape: np.ndarray,
     groups: Sequence[Mapping],
     *,
-    dead: np.ndarray | None = None,
-    kinks: Sequence[float] = (),
+    dead: np.ndarray,
+    kinks: Sequence[float],
     ylabel: str,
-    ylim: tuple[float, float] = (5e-4, 1.5),
+    ylim: tuple[float, float],
 ) -> Figure:
     """Masses of atomic measures over the angle, below the landscape that holds them."""
     figure, (top, low) = new_figure(7.4, 4.4, nrows=2, sharex=True, height_ratios=(1, 1.3))
@@ -39,10 +39,9 @@ def atoms_on_circle(
     for axes in (top, low):
         for kink in kinks:
             axes.axvline(kink, **ROLES["reference"].line)
-        if dead is not None:
-            edges = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(dead, int), [0]])))
-            for first, last in edges.reshape(-1, 2):
-                axes.axvspan(angle[first], angle[last - 1], color=DEAD, linewidth=0, zorder=0)
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(dead, int), [0]])))
+        for first, last in edges.reshape(-1, 2):
+            axes.axvspan(angle[first], angle[last - 1], color=DEAD, linewidth=0, zorder=0)
     for group in groups:
         role = ROLES[group["role"]]
         low.vlines(group["angle"], ylim[0], group["mass"], color=role.colour, linewidth=1.2)
@@ -52,8 +51,6 @@ def atoms_on_circle(
             markerfacecolor=group.get("fill", role.colour),
         )  # fmt: skip
     handles, labels = low.get_legend_handles_labels()
-    if dead is not None:
-        handles.append(Patch(color=DEAD))
-        labels.append("no unit active")
+    handles, labels = [*handles, Patch(color=DEAD)], [*labels, "no unit active"]
     figure.legend(handles, labels, loc="outside lower center", ncols=3)
     return figure

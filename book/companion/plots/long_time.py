@@ -21,9 +21,9 @@ def imbalance(
     gap: Sequence[np.ndarray],
     *,
     labels: Sequence[str],
-    envelope: tuple[np.ndarray, str] | None = None,
-    xlim: tuple[float, float] = (0.0, 2.0),
-    ylim: tuple[float, float] = (1e-10, 1.0),
+    envelope: tuple[np.ndarray, str],
+    xlim: tuple[float, float],
+    ylim: tuple[float, float],
 ) -> Figure:
     """Sizes of the value matrices along several flows, one of them marked, and its gap beside."""
     figure, (left, right) = new_figure(7.6, 3.6, ncols=2, width_ratios=(1, 1.15))
@@ -42,8 +42,7 @@ def imbalance(
     for time, other in zip(tau, gap, strict=True):
         right.plot(time, other, color=grey, alpha=0.4, linewidth=1)
     right.plot(tau[at], gap[at], **{**ROLES["measured"].line, "marker": ""}, label=labels[at])
-    if envelope is not None:
-        right.plot(tau[at], envelope[0], **ROLES["bound"].line, label=envelope[1])
+    right.plot(tau[at], envelope[0], **ROLES["bound"].line, label=envelope[1])
     right.set(
         xlabel=r"rescaled time $\tau$", ylabel="excess $E$ (nats per token)", xscale="log",
         yscale="log", ylim=ylim, title="How fast",
