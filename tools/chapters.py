@@ -12,6 +12,7 @@ import html
 import json
 import re
 import symtable
+import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,9 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
+sys.path.append(str(BOOK))  # Sphinx and stock pytest do not know it
+from companion.report.digits import written  # noqa: E402
+
 CHECK_MIME = "application/vnd.mfbook.check+json"
 #: The data of a figure beside its picture; in stored notebooks they are files of book/figures.
 DATA_MIME = "application/vnd.mfbook.data+csv"
@@ -147,13 +151,13 @@ def own_row(check: dict) -> tuple[str, str, str]:
     failing = [row for row in own if not row.get("holds", True)]
     row = min(failing or own, key=lambda row: row.get("ratio") or float("inf"))
     measured, stated = (
-        "not finite" if x is None else f"{x:.4g}" for x in (row["measured"], row["reference"])
+        "not finite" if x is None else written(x) for x in (row["measured"], row["reference"])
     )
     if row["measured"] == 0 and row["relation"] == "<=" and 0 < row["reference"] < 1e-9:
         measured = "rounding"
     if row["relation"] == "=" and (row.get("tolerance") or 0) > 1e-6:
-        stated += f" ± {row['tolerance']:.3g}"
-    ratio = f"×{row['ratio']:.3g}" if row.get("ratio") else ""
+        stated += f" ± {written(row['tolerance'], 3)}"
+    ratio = f"×{written(row['ratio'], 3)}" if row.get("ratio") else ""
     return row["what"], f"{measured} {SIGNS[row['relation']]} {stated}", ratio
 
 

@@ -21,19 +21,24 @@ from tools.chapters import text as joined
 NOISE = 1e-9
 #: What live figures compute with is rounded to six decimals at the most: one of them may differ.
 LIVE = 2e-6
-#: Data of figures agree to this part of an axis: a page shows fewer points along it.
-VISIBLE = 1e-3
+#: Data of figures agree to this part of the range of their column, which nobody sees, or of its
+#: largest number, where digits end.
+VISIBLE, WRITTEN = 1e-3, 2e-4
+#: Positive numbers that differ by this factor are compared by their logarithms.
+DECADES = 100
 #: Of words in the table of a figure (which regime a cell of a map lies in) so large a part may
 #: differ: a cell at a border may fall to either side.
 BORDER = 0.01
 IMAGES = ("image/png", "image/jpeg")
 
 # A number that is not part of a word or of an identifier such as fig-2, W2 or hy-theorem-4-1;
-# noise is printed as <1e-12, in HTML escaped.
+# noise is printed as <10⁻¹², in HTML escaped; powers of ten are read as 1e-12.
 NUMBER = re.compile(
     r"(?<![\w.])(?<!\w-)(?:(?:<|&lt;)\d(?:\.\d+)?e[+-]?\d+"
     r"|[+-]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)(?!\w)"
 )
+POWER = re.compile(r"(?<![\d.])(?:(\d+(?:\.\d+)?)·)?10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)")
+PLAIN = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 INTEGER = re.compile(r"[+-]?\d+")
 DATA_URI = re.compile(r"data:image/(?:png|jpeg);base64,([A-Za-z0-9+/=\s]+)")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -53,7 +58,10 @@ def split(text: str) -> tuple[str, list[str]]:
 
     >>> split("M     gap\\n----  -----\\n1024  0.25")
     ('M gap\\n- -\\n# #', ['1024', '0.25'])
+    >>> split("<10⁻¹² and 1.3·10⁵")[1]
+    ['<1e-12', '1.3e5']
     """
+    text = POWER.sub(lambda m: f"{m[1] or 1}e{m[2].translate(PLAIN)}", text)
     text = ADDRESS.sub("", DATA_URI.sub("data:image", text))
     words = re.sub(r"[ \t]+", " ", re.sub(r"-{2,}", "-", NUMBER.sub("#", text)))
     return "\n".join(line.strip() for line in words.strip().splitlines()), NUMBER.findall(text)
@@ -192,112 +200,76 @@ def difference(stored: list[dict], fresh: list[dict], *, exact: bool = False) ->
 
 # ------------------------------------------------------------------------ the data behind figures
 
-AXIS = re.compile(r"(?P<name>.*panel \d+, \w+): .*; (?P<scale>[\w-]+); (?P<ends>\S+ to \S+)")
+
+def _table(text: str) -> tuple[str, dict[tuple, list[dict[str, str]]]]:
+    """The table of a figure: its comments, and its rows by frame (if there are any) and series."""
+    lines = text.splitlines()
+    rows: dict[tuple, list[dict[str, str]]] = {}
+    for row in csv.DictReader(line for line in lines if not line.startswith("#")):
+        rows.setdefault((row.get("frame", ""), row["series"]), []).append(row)
+    # the line that says where a stored table comes from is no part of the figure
+    notes = [line for line in lines if line[:1] == "#" and not line.startswith("# figure: ")]
+    return "\n".join(notes), rows
 
 
-class _Table:
-    """The table of a figure: its rows by series, its comments, and the axes that these name."""
-
-    def __init__(self, text: str):
-        lines = text.splitlines()
-        self.columns, *rows = csv.reader(line for line in lines if not line.startswith("#"))
-        self.data = self.columns.index("series") + 1
-        #: (frame, if there are any, panel, series): rows, in their order
-        self.series: dict[tuple, list[dict]] = {}
-        for row in rows:
-            named = dict(zip(self.columns, row, strict=True))
-            self.series.setdefault(tuple(row[: self.data]), []).append(named)
-        #: (frame, panel, name) as it is written: scale and ends
-        self.axes: dict[str, tuple[str, float, float]] = {}
-        self.comments: list[str] = []
-        # the line that says where a stored table comes from is no part of the figure
-        for line in lines:
-            if line.startswith("# ") and not line.startswith("# figure: "):
-                if axis := AXIS.fullmatch(line[2:]):
-                    low, high = map(float, axis["ends"].split(" to "))
-                    self.axes[axis["name"]] = (axis["scale"], low, high)
-                    line = line.removesuffix(axis["ends"])
-                self.comments.append(line)
-
-    def axis(self, series: tuple, column: str, row: dict) -> tuple[str, float, float]:
-        """The axis along which a column of a series is drawn, or one as long as its values."""
-        *frame, panel, _ = series
-        along = column if column not in ("low", "high") else "y" if row.get("x") else "x"
-        for before in (f"frame {frame[0]}, " if frame else "", ""):
-            if found := self.axes.get(f"{before}panel {panel}, {along}"):
-                return found
-        return "linear", 0.0, max(abs(_number(row[column]) or 0.0) for row in self.series[series])
-
-
-def _number(text: str) -> float | None:
+def _numbers(column: list[str]) -> list[float] | None:
+    """A column as numbers, or ``None`` if it holds words."""
     try:
-        return float(text)
+        return [float(cell or "nan") for cell in column]
     except ValueError:
         return None
 
 
-def _place(value: float, axis: tuple[str, float, float]) -> float:
-    """Where along an axis a value is shown, from 0 to 1; what is outside lies at an end."""
-    scale, low, high = axis
-    if scale == "log":
-        value, low, high = (math.log10(v) if v > 0 else -math.inf for v in (value, low, high))
-    if not high > low or not math.isfinite(high - low):
-        return 0.0
-    return min(max((value - low) / (high - low), 0.0), 1.0)
-
-
-def _apart(one: float, other: float, axis: tuple[str, float, float]) -> bool:
-    return not abs(_place(one, axis) - _place(other, axis)) <= VISIBLE
-
-
-def _series_difference(old: _Table, new: _Table, series: tuple) -> str | None:
-    """What differs between the rows of a series in two tables, or ``None``."""
-    before, after = old.series[series], new.series[series]
-    if len(before) != len(after):
-        return f"{len(before)} rows stored, {len(after)} fresh"
-    for column in old.columns[old.data :]:
-        words = 0
-        for i, (row, other) in enumerate(zip(before, after, strict=True), 1):
-            left, right = row[column], other[column]
-            if left == right:
-                continue
-            x, y = _number(left), _number(right)
-            if x is None or y is None:
-                words += 1
-                differs = not (left and right) or words > BORDER * len(before)
-            else:
-                differs = _apart(x, y, old.axis(series, column, row))
-            if differs:
-                return f"row {i}: {column} is {left!r} stored, {right!r} fresh"
+def _column_difference(stored: list[str], fresh: list[str]) -> str | None:
+    """What differs between two columns of a series, or ``None``."""
+    if [not cell for cell in stored] != [not cell for cell in fresh]:
+        return "a cell is empty"
+    old, new = _numbers(stored), _numbers(fresh)
+    if old is None or new is None:
+        words = [pair for pair in zip(stored, fresh, strict=True) if pair[0] != pair[1]]
+        few = len(words) <= BORDER * len(stored)
+        return None if few else "{!r} stored, {!r} fresh".format(*words[-1])
+    known = [x for x in old if not math.isnan(x)]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    log = 0 < low * DECADES < high
+    visible = VISIBLE * (math.log(high / low) if log else high - low)
+    small = NOISE if log else max(NOISE, WRITTEN * max(abs(low), abs(high)))
+    for x, y in zip(old, new, strict=True):
+        same = max(abs(x), abs(y)) <= NOISE or abs(x - y) <= small or math.isnan(x)
+        if log and y > 0:
+            same = same or abs(math.log(x / y)) <= visible
+        elif not log:
+            same = same or abs(x - y) <= visible
+        if not same:
+            return f"{x:g} stored, {y:g} fresh"
     return None
 
 
 def table_difference(stored: str, fresh: str, *, numbers: bool = True) -> str | None:
     """What differs between the data of two figures, or ``None``.
 
-    Panels, their titles and labels, the names of the series and the columns have to be the same.
-    With ``numbers`` (which is right unless a figure shows what rounding can change), so have the
-    numbers of rows, and no point may lie elsewhere on its axes by more than ``VISIBLE`` of them.
+    Labels, the names of the series and the columns have to be the same. With ``numbers`` (which is
+    right unless a figure shows what rounding can change), so have the numbers of rows, and no
+    number may differ visibly.
     """
-    old, new = _Table(stored), _Table(fresh)
-    for what in ("columns", "series", "axes"):
-        one, other = list(getattr(old, what)), list(getattr(new, what))
-        if one != other:
-            return f"{what}: {one} stored, {other} fresh"
-    here, there = (
-        "\n".join(line for line in table.comments if numbers or "thinned: " not in line)
-        for table in (old, new)
-    )
-    if found := text_difference(here, there):
-        return f"comments: {found}"
+    (notes, old), (new_notes, new) = _table(stored), _table(fresh)
     if not numbers:
-        return None
-    for name, axis in old.axes.items():
-        wider = new.axes[name]
-        ends = zip(axis[1:], wider[1:], strict=True)
-        if any(_apart(*pair, axis) or _apart(*pair, wider) for pair in ends):
-            return f"axis {name}: {axis} stored, {wider} fresh"
-    for series in old.series:
-        if found := _series_difference(old, new, series):
-            return f"{', '.join(series)}, {found}"
+        notes, new_notes = (
+            "\n".join(line for line in text.splitlines() if "thinned: " not in line)
+            for text in (notes, new_notes)
+        )
+    if found := text_difference(notes, new_notes):
+        return f"comments: {found}"
+    names, new_names = ([", ".join(filter(None, key)) for key in table] for table in (old, new))
+    if found := text_difference("\n".join(names), "\n".join(new_names)):
+        return f"series: {found}"
+    for name, before, after in zip(names, old.values(), new.values(), strict=True):
+        if list(before[0]) != list(after[0]):
+            return f"columns: {list(before[0])} stored, {list(after[0])} fresh"
+        if numbers and len(before) != len(after):
+            return f"{name}: {len(before)} rows stored, {len(after)} fresh"
+        for column in before[0].keys() - {"frame", "series"} if numbers else ():
+            cells = ([row[column] for row in rows] for rows in (before, after))
+            if found := _column_difference(*cells):
+                return f"{name}, {column}: {found}"
     return None

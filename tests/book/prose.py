@@ -20,6 +20,7 @@ import numpy as np
 from bs4 import BeautifulSoup
 
 from tools.chapters import figures, read, text
+from tools.compare_outputs import PLAIN
 
 #: Numbers that name something: a statement, an equation, a page, an exercise; "3 to 12" too.
 NAMED = (
@@ -50,7 +51,10 @@ NO_PROSE = (
 NUMBER = re.compile(
     r"(?<![\w.^_{/])(\d{1,3}(?:[, ]\d{3})+(?!\d)|\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?![\w]|\.\d)"
 )
-POWER = re.compile(r"(?:(\d+(?:\.\d+)?)\s*\\cdot\s*)?10\^(?:\{(-?\d+)\}|(\d))")
+#: 3\\cdot10^{-4} in formulas, 3·10⁻⁴ as in outputs.
+POWER = re.compile(
+    r"(?:(\d+(?:\.\d+)?)(?:\s*\\cdot\s*|·))?10(?:\^\{(-?\d+)\}|\^(\d)|([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))"
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,8 @@ class Quoted:
 
     def rounds(self, value: float) -> bool:
         """Whether this is ``value``, rounded to the digits that are written."""
-        digits = "1" if self.literal.startswith("10^") else re.match(r"[\d., ]*", self.literal)[0]
+        alone = re.match(r"10[\^⁻⁰¹²³⁴⁵⁶⁷⁸⁹]", self.literal)
+        digits = "1" if alone else re.match(r"[\d., ]*", self.literal)[0]
         _, _, fraction = digits.partition(".")
         power = round(math.log10(self.value / float(re.sub("[, ]", "", digits) or 1)))
         half = 0.5 * 10.0 ** (power - len(fraction))
@@ -78,7 +83,7 @@ def quoted(prose: str) -> list[Quoted]:
     found = []
     # a power of ten counts as one number, with its factor
     for m in POWER.finditer(prose):
-        value = float(f"{m[1] or 1}e{m[2] or m[3]}")
+        value = float(f"{m[1] or 1}e{m[2] or m[3] or m[4].translate(PLAIN)}")
         found.append(Quoted(m[0], value, _around(prose, m)))
     prose = POWER.sub(lambda m: "§" * len(m[0]), prose)
     for m in NUMBER.finditer(prose):
@@ -150,15 +155,16 @@ def landmarks(path: Path, name: str) -> frozenset[float]:
     series = defaultdict(lambda: defaultdict(list))
     for row in csv.DictReader(lines):
         for column, value in row.items():
-            if column not in ("panel", "series") and re.fullmatch(r"-?\d[\d.]*(e[-+]?\d+)?", value):
-                series[row["panel"], row["series"]][column].append(float(value))
+            number = re.fullmatch(r"-?\d[\d.]*(e[-+]?\d+)?", value)
+            if number and column not in ("frame", "series", *"ijkl"):
+                series[row.get("frame"), row["series"]][column].append(float(value))
     found = set()
     for columns in series.values():
         for values in columns.values():
             found |= set(values if len(values) <= 64 else (values[0], values[-1]))
             found |= {min(values), max(values)}
-        x, y = np.array(columns["x"]), np.array(columns["y"])
-        if x.shape == y.shape and len(x) > 2:
+        first, *others = map(np.array, columns.values())
+        for x, y in ((first, y) for y in others if y.shape == first.shape and len(y) > 2):
             turns = np.flatnonzero(np.diff(np.sign(np.diff(y)))) + 1
             if len(turns) <= 8:  # a curve; the turns of a noisy series are nothing to speak of
                 found |= {*x[turns], *y[turns]}

@@ -15,16 +15,16 @@ TABLE = """\
 quantity         measured     stated  ratio  holds
 ---------------  --------  -  ------  -----  -----
 eigenvalue of J  0.4984    ≤  0.5     1.003  yes
-noise            <1e-12    ≤  1.0            yes
+noise            <10⁻¹²    ≤  1.0            yes
 heads            1024      =  1024           yes
 hy-lemma-2-1: holds"""
 #: What is stored, what is found, and whether they agree: as rounded numbers, and exactly.
 CHANGES = [
     # one unit of the last digit, noise, trailing digits
     ("0.4984", "0.4985", True, False), ("0.4984", "0.4983", True, False),
-    ("<1e-12", "0     ", True, True), ("0.5     1.003", "0.5000  1.003", True, False),
+    ("<10⁻¹²", "0     ", True, True), ("0.5     1.003", "0.5000  1.003", True, False),
     ("0.4984", "0.4986", False, False), ("0.4984", "-0.4984", False, False),
-    ("1024 ", "1025 ", False, False), ("<1e-12", "2e-9 ", False, False), ("≤", "≥", False, False),
+    ("1024 ", "1025 ", False, False), ("<10⁻¹²", "2·10⁻⁹", False, False), ("≤", "≥", False, False),
     ("yes", "NO ", False, False), ("hy-lemma-2-1", "hy-lemma-2-2", False, False),
     ("0.5     1.003", "0.5     nan", False, False), ("holds\n-", "holds\n\n-", False, False),
 ]  # fmt: skip
@@ -39,8 +39,8 @@ def test_rounding_is_accepted_and_nothing_else(stored, fresh, rounded, exact):
 
 
 def test_layout_and_addresses_do_not_matter_and_words_with_digits_are_words():
-    row = "<td>gap</td><td>0.1234</td><td>&lt;1e-12</td>"
-    assert text_difference(row, row.replace("0.1234", "0.1235").replace("&lt;1e-12", "0")) is None
+    row = "<td>gap</td><td>0.1234</td><td>&lt;10⁻¹²</td>"
+    assert text_difference(row, row.replace("0.1234", "0.1235").replace("&lt;10⁻¹²", "0")) is None
     for old, new in (("0.1234", "0.1244"), ("<td>gap", "<th>gap")):
         assert text_difference(row, row.replace(old, new)) is not None
     assert text_difference("gap\n----\n0.25\n", "gap\n------\n0.2500\n") is None

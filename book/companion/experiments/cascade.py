@@ -10,12 +10,12 @@ Training here is descent to a stationary layer of heads of equal weight (BFGS), 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 
 from companion.experiments import _stored
-from companion.experiments._descents import descend
 from companion.mathematics.landscape.uniform import best_uniform
 from companion.tasks import entropy
 from mfbook.attention import AttentionRisk, HeadShape
@@ -32,6 +32,8 @@ HEADS = (1, 2, 4, 8, 16, 32)
 #: Size of the hair, random first heads, and heads that are added to approach the infimum.
 HAIR, STARTS, ADDED = 1e-2, 3, 16
 STEPS, TOLERANCE = 2000, 1e-7
+#: Of a descent: pairs of steps that are kept, and halvings of a step.
+MEMORY, TRIALS = 12, 15
 #: Ends of the infimum that are near enough.
 CLOSE = 1e-5
 #: Grid of queries and keys for the infimum: angles, and lengths of the score matrix.
@@ -101,6 +103,67 @@ def evaluate(x, X, Y, attend, write) -> tuple[np.ndarray, np.ndarray]:
     ridge = np.repeat(np.stack([attend, write], axis=-1), 4, axis=-1)[:, None]
     value = cross_entropy(f, Y).mean(axis=(1, 2)) + (ridge * x * x).sum(axis=(1, 2)) / (2 * M)
     return value, np.stack(gradient, axis=2).reshape(x.shape) + ridge * x
+
+
+def descend(
+    x: np.ndarray, evaluate: Callable, steps: int, tolerance: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Descend from every row of x by L-BFGS; rows that are done leave. Points and values."""
+    point, value = x.copy(), np.zeros(len(x))
+    runs, stuck = np.arange(len(x)), np.zeros(len(x), bool)
+    x = x.copy()
+    f, g = evaluate(x, runs)
+    pairs: list = []
+    for n in range(steps + 1):
+        done = (np.abs(g).max(axis=1) <= tolerance) | stuck | (n == steps)
+        if done.any():
+            point[runs[done]], value[runs[done]] = x[done], f[done]
+            keep = ~done
+            runs, x, f, g = runs[keep], x[keep], f[keep], g[keep]
+            pairs = [tuple(part[keep] for part in pair) for pair in pairs]
+            if not len(runs):
+                break
+        d = _direction(g, pairs)
+        slope = (g * d).sum(axis=1)
+        uphill = ~(slope < 0)
+        d[uphill] = -g[uphill]
+        slope = (g * d).sum(axis=1)
+        moved, f_moved, g_moved = x.copy(), f.copy(), g.copy()
+        waiting, length = np.arange(len(x)), 1.0
+        for _ in range(TRIALS):
+            there = x[waiting] + length * d[waiting]
+            f_there, g_there = evaluate(there, runs[waiting])
+            good = f_there <= f[waiting] + 1e-4 * length * slope[waiting]
+            i = waiting[good]
+            moved[i], f_moved[i], g_moved[i] = there[good], f_there[good], g_there[good]
+            waiting = waiting[~good]
+            if not len(waiting):
+                break
+            length *= 0.3
+        stuck = np.zeros(len(x), bool)
+        stuck[waiting] = True
+        s, y = moved - x, g_moved - g
+        sy = (s * y).sum(axis=1)
+        curved = sy > 1e-10 * np.sqrt((s * s).sum(axis=1) * (y * y).sum(axis=1))
+        pairs = [*pairs[1 - MEMORY :], (s, y, np.where(curved, 1 / np.where(curved, sy, 1), 0.0))]
+        x, f, g = moved, f_moved, g_moved
+    return point, value
+
+
+def _direction(g: np.ndarray, pairs: list) -> np.ndarray:
+    """Minus the approximate inverse Hessian times the gradient, by the two loops."""
+    d, heights = -g, []
+    if not pairs:
+        return d * np.minimum(1, 0.5 / np.sqrt((g * g).sum(axis=1)))[:, None]
+    for s, y, r in reversed(pairs):
+        heights.append(r * (s * d).sum(axis=1))
+        d = d - heights[-1][:, None] * y
+    s, y, r = pairs[-1]
+    curved = r > 0
+    d = d * np.where(curved, 1 / np.where(curved, r * (y * y).sum(axis=1), 1), 1.0)[:, None]
+    for (s, y, r), height in zip(pairs, reversed(heights), strict=True):
+        d = d + s * (height - r * (y * d).sum(axis=1))[:, None]
+    return d
 
 
 def train(x, tasks, attend, write, steps=STEPS, moves=1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -224,7 +287,6 @@ def compute(every=None) -> dict[str, np.ndarray]:
             "value": values, "infimum": upper, "infimum_low": lower,
             "uniform": np.array([law.value for law in laws]),
             "least": np.array([least_curvature(t, share, layers[-1][t]) for t in range(TASKS)]),
-            "working": np.array([working(x).sum(axis=1) for x in layers]),
             "price": np.array([price(x, share * critical()) for x in layers]),
             "attends": np.array([np.abs(x[..., :4]).max(axis=(1, 2)) for x in layers]),
         } | {n: np.array([getattr(law, n) for law in laws]) for n in ("pull", "rank")})  # fmt: skip
@@ -242,13 +304,6 @@ def least_curvature(task: int, share: float, heads: np.ndarray) -> float:
     H = np.stack([local.gradient(heads + e).imag / 1e-30 for e in steps], axis=1)
     least = np.linalg.eigvalsh((H + H.transpose(0, 2, 1)) / 2).min()
     return float(least / (share * critical()[task]) + 1)
-
-
-def working(x: np.ndarray) -> np.ndarray:
-    """Which heads of layers (R, M, 8) write more than a tenth of what the largest writes."""
-    v, o = x[..., 4:6], x[..., 6:]
-    writes = np.linalg.norm(v, axis=-1) * np.linalg.norm(o, axis=-1)
-    return writes > 0.1 * writes.max(axis=1, keepdims=True)
 
 
 def load() -> dict:

@@ -94,12 +94,9 @@ def counts(M: int, rng) -> np.ndarray:
 
 
 def draw(M: int, rng) -> tuple[np.ndarray, np.ndarray]:
-    """M independent heads as atoms and weights.
-
-    Heads that are drawn twice move together for ever: from M = 1024 on, the atoms of the law with
-    their counts as weights are the same measure and less work.
-    """
+    """M independent heads as atoms and weights."""
     n = counts(M, rng)
+    # heads that are drawn twice move together for ever: as one, they are less work
     if M < law().size:
         return np.repeat(law().atoms, n, axis=0), np.full(M, 1 / M)
     return law().atoms, n / M
@@ -146,10 +143,7 @@ def descent_cell(M: int, epsilon: float, seeds: tuple) -> np.ndarray:
 
 
 def descent_row(M: int, epsilon: float, seed: int, times=TIMES) -> np.ndarray:
-    """One row of :func:`descent_cell`, by :func:`mfbook.flow.sgd`: signed errors (33, 5).
-
-    With other ``times`` (multiples of the step): what is observed there, without a reference.
-    """
+    """One row of :func:`descent_cell`, by :func:`mfbook.flow.sgd`; at other times no errors."""
     rng = generator(M, epsilon, seed)
     start = Measure(*draw(M, rng))
     seen = along(sgd(risk(), start, times, epsilon, rng))
@@ -157,19 +151,17 @@ def descent_row(M: int, epsilon: float, seed: int, times=TIMES) -> np.ndarray:
 
 
 def way(atoms: np.ndarray) -> np.ndarray:
-    r"""Distance of each head from the nearest atom of the initial law; shape (n,).
+    r"""Distance of each head from the support of :math:`\rho_0`: how far it has moved; (n,).
 
-    A 1-Lipschitz function that is zero on the support of :math:`\rho_0`. As long as no head has
-    come nearer to another's start than to its own, it is how far a head has moved.
+    (As long as no head has come nearer to another's start than to its own.)
     """
     return cdist(atoms, law().atoms).min(axis=1)
 
 
 def followed_cell(M: int, epsilon: float, seeds: tuple) -> np.ndarray:
-    """The runs of :func:`descent_cell` again, head by head; shape (len(seeds), 33, 4).
+    """The runs of :func:`descent_cell` head by head: at each time four numbers, (seeds, 33, 4).
 
-    Four numbers at each of ``TIMES``: the risk, the means of the distance to zero and of
-    :func:`way`, and the largest distance of a head from its nonlinear characteristic.
+    The risk, mean distances to zero and of :func:`way`, largest distance from a characteristic.
     """
     rngs, far = [generator(M, epsilon, seed) for seed in seeds], functions()[2]
 
@@ -264,8 +256,7 @@ def lipschitz_row(time: int) -> np.ndarray:
 def noise_row(time: int) -> float:
     r"""Mean square :math:`\mathbb E|g-G|_M^2` of the noise of one sample at :math:`\rho_t`.
 
-    It is not sampled: the mean is over all sequences, and over the words that can be drawn at each
-    position, in which the gradient is linear.
+    Not sampled: a mean over sequences and labels, in which the gradient is linear.
     """
     mu, total = solution().measure(4 * time), 0.0
     local, Y, (n, T) = risk().at(mu), risk().Y, risk().X.shape[:2]
@@ -338,10 +329,7 @@ def compute(every: Callable) -> dict[str, np.ndarray]:
 def load() -> dict:
     """The stored results: arrays, and ``about`` with the command.
 
-    Array axes: number of heads, step, repetition, quantity (risk, then the four functions);
-    ``flow_signed`` and ``continuous_signed`` have the times 0, 1, ..., 8 before the last axis,
-    ``followed`` has ``TIMES`` there, and values (not errors) of the quantities of
-    :func:`followed_cell`.
+    Axes: number of heads, step, repetition, (time: 0 to 8, of ``followed`` ``TIMES``,) quantity.
     """
     return _stored.load(FILE)
 

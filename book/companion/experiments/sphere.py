@@ -11,34 +11,24 @@ simulations: the program that the paper links names its seeds and says how it dr
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from companion.experiments import _stored
-from companion.experiments._draws import (  # what a chapter names as one module
-    PARTICLE_SEED,
-    PARTICLES,
-    PERCEPTRON_SEED,
-    Draw,
-    energy,
-    perceptron,
-    source_draw,
-    start,
-)
 from companion.experiments._stored import grid
+from mfbook.measure import Measure
 from mfbook.optimise import frank_wolfe_gap
-from mfbook.sphere import Explicit, Stiff, settle
-
-__all__ = [
-    "BETAS", "PARTICLES", "PARTICLE_SEED", "PERCEPTRON_SEED", "SCALES", "Draw", "beside_cells",
-    "energy", "load", "load_paths", "paths", "perceptron", "published", "second", "second_cells",
-    "select", "source_cells", "source_draw", "start",
-]  # fmt: skip
+from mfbook.space import Sphere
+from mfbook.sphere import Explicit, SphereEnergy, Stiff, settle
 
 FILE = _stored.FOLDER / "sphere.npz"
 COMMAND = "python -m companion.experiments.sphere"
 
+#: Particles on the circle and on spheres.
+PARTICLES = {2: 1000, 3: 500}
+#: Seeds of the published simulations: particles; perceptron on the circle and on spheres.
+PARTICLE_SEED, PERCEPTRON_SEED = 42, {2: 777, 3: 111}
 WAYS, UNITS = ("ascent", "descent"), ("none", "relu", "gelu")
 #: Inverse temperatures of the simulations; those of dimensions beyond 3.
 BETAS = (0.01, 0.05, 0.1, 0.5, 1.0, 3.0, 5.0, 7.0, 10.0, 15.0, 25.0, 35.0, 50.0)
@@ -61,17 +51,89 @@ PATHS_BETAS, PATHS_EVERY, PATHS_TIMES = (1.0, 5.0, 10.0, 50.0), 4, 120
 #: Particles nearer to each other than this move as one in the stored runs with Euler's method.
 COLLAPSE = 1e-10
 #: Most steps of a stiff run, second and source's draw: flows with ReLUs at large beta need not
-#: settle. Time, and so most Euler steps, beyond three dimensions.
-MOST, STIFF_MOST, HIGHER_HORIZON, HIGHER_MOST = 3000, 20_000, 300.0, 3000
+#: settle. Most Euler steps beyond three dimensions.
+MOST, STIFF_MOST, HIGHER_MOST = 3000, 20_000, 3000
 #: Most Euler steps on the sphere: normalised descent with a perceptron from a temperature on, which
 #: does not settle in ten times as many, and repulsion beside a run that takes more.
 SPHERE_MOST, SPHERE_FROM, BESIDE_MOST = 20_000, 3.0, 3000
 #: Most clusters of a run whose centres are stored.
 PLACED = 100
 
-#: What a selected run has, unless asked for otherwise, and what says which run a stored row is.
+#: What a selected run has, unless asked for otherwise.
 USUAL = {"rule": "source", "start": 0, "perceptron": 0, "scale": 1.0, "particles": 0, "beside": ""}
-KEYS = ("d", "beta", "direction", "units", "normalised", *USUAL, "most")
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """Particles and perceptron of one simulation."""
+
+    start: Measure
+    a: np.ndarray = field(repr=False)
+    omega: np.ndarray = field(repr=False)
+
+    def energy(self, beta: float, units: str = "none", normalised: bool = False) -> SphereEnergy:
+        """Energy of one setup; ``units`` is ``"none"`` or the name of an activation."""
+        perceptron = () if units == "none" else (self.a, self.omega, units)
+        return SphereEnergy(beta, *perceptron, normalised=normalised)
+
+    def asleep(self, x: np.ndarray) -> np.ndarray:
+        """Whether no unit is active at the points x (n, d): the dead zone of ReLU."""
+        return (np.asarray(x) @ self.a.T <= 0).all(axis=1)
+
+
+def perceptron(d: int, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Perceptron of our second draw, the same in every run; seed 0: nothing was selected."""
+    return _units(np.random.default_rng(0), d, scale)
+
+
+def _units(rng: np.random.Generator, d: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """d units: normal vectors divided by their lengths, and normal weights times ``scale``."""
+    a = rng.normal(size=(d, d))
+    a /= np.linalg.norm(a, axis=1, keepdims=True)
+    return a, scale * rng.normal(size=d)
+
+
+def start(d: int = 2, seed: int = 0, n: int | None = None) -> Measure:
+    """Particles of our second draw, uniform on the sphere: 1000 on the circle, else 500."""
+    n = n or PARTICLES[min(d, 3)]
+    return Measure(Sphere().sample(np.random.default_rng([7, seed, d]), n, d))
+
+
+def energy(
+    beta: float, units: str = "none", normalised: bool = False, d: int = 2, scale: float = 1.0
+) -> SphereEnergy:
+    """Energy of one setup with our second perceptron."""
+    return Draw(start(d, n=1), *perceptron(d, scale)).energy(beta, units, normalised)
+
+
+def source_draw(
+    d: int, *, start: int = 0, perceptron: int = 0, n: int | None = None, scale: float = 1.0
+) -> Draw:
+    r"""Return what the published simulations drew, number by number.
+
+    The particles have seed 42, the perceptron 777 on the circle and 111 on spheres; NumPy's default
+    generator. On the circle n angles are uniform on :math:`[0,2\pi)` radians, on spheres n standard
+    normal vectors are divided by their lengths. Further draws have seeds of their own, integers
+    below :math:`2^{31}-1` from a generator with the first seed.
+
+    The seeds are named in the program's text for the circle and :math:`S^2`; that the second one
+    was used for d > 3 too is our reading.
+    """
+    n, rng = n or PARTICLES[min(d, 3)], _generator(PARTICLE_SEED, start)
+    if d == 2:
+        angle = rng.uniform(0.0, 2 * np.pi, n)
+        x = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    else:
+        x = rng.normal(size=(n, d))
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+    units = _units(_generator(PERCEPTRON_SEED[min(d, 3)], perceptron), d, scale)
+    return Draw(Measure(x), *units)
+
+
+def _generator(seed: int, index: int) -> np.random.Generator:
+    """Generator of the draw of this index."""
+    rng = np.random.default_rng(seed)
+    return np.random.default_rng(int(rng.integers(0, 2**31 - 1, size=index)[-1])) if index else rng
 
 
 def second_cells() -> list[dict]:
@@ -145,10 +207,7 @@ def published(
     rule: str = "source", start: int = 0, perceptron: int = 0, scale: float = 1.0,
     particles: int = 0, beside: str = "", most: int = 0,
 ) -> dict:  # fmt: skip
-    """One run with the source's draw; what is stored of its end.
-
-    Beyond three dimensions, and of runs with more than ``PLACED`` clusters, no centres are kept.
-    """
+    """One run with the source's draw; of its end, centres of few clusters in few dimensions."""
     draw = source_draw(d, start=start, perceptron=perceptron, scale=scale, n=particles or None)
     F, ascent = draw.energy(beta, units, normalised), direction == "ascent"
     rules = Explicit(cap=rule != "uncapped", collapse=COLLAPSE)
@@ -174,10 +233,7 @@ def published(
 
 
 def paths(beta: float) -> dict:
-    """Paths of a published descent with ReLU on the circle, to its stop or 200,000 steps.
-
-    Angles in hundredths of a degree.
-    """
+    """Paths of a published descent with ReLU on the circle; hundredths of a degree."""
     draw = source_draw(2)
     run = settle(draw.energy(beta, "relu"), draw.start, Explicit(collapse=COLLAPSE), record=1)
     even = np.geomspace(1, 1 + run.t[-1], PATHS_TIMES) - 1
@@ -236,8 +292,7 @@ def _part(mark: str) -> dict:
 def load(draw: str = "second") -> dict:
     """The stored results of a draw: one array for each quantity over the runs, and ``about``.
 
-    The clusters of run i are ``masses[first[i]:first[i + 1]]`` and likewise ``centres``, whose
-    coordinates beyond the run's dimension are 0, and ``asleep``: where no unit is active.
+    Clusters of run i are ``masses[first[i]:first[i + 1]]``, likewise ``centres`` and ``asleep``.
     """
     return {**_part(f"{draw}_"), "about": _stored.load(FILE)["about"]}
 

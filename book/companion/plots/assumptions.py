@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from companion.plots.style import INK, ROLES, drawing, new_figure
+from companion.plots.picture import drawing
+from companion.plots.style import INK, ROLES, new_figure
 
 __all__ = ["curvature_shares", "derivative_bounds", "profile_runs"]
 
@@ -30,12 +31,9 @@ def profile_runs(runs: Sequence[Mapping]) -> Figure:
     left.margins(y=0.1)
     for run, style in zip(runs, PROFILES, strict=True):
         left.plot(run["t"], run["risk"], label=run["label"], **style)
-        right.plot(run["tau"], run["risk"], gid=run["label"], **style)
+        right.plot(run["tau"], run["risk"], **style)
         if run.get("stops"):
-            right.plot(
-                run["tau"][-1], run["risk"][-1], "o", color=style["color"], markersize=7,
-                gid=f"{run['label']}: where it stays",
-            )  # fmt: skip
+            right.plot(run["tau"][-1], run["risk"][-1], "o", color=style["color"], markersize=7)
             right.annotate(
                 "stays here for ever",
                 (run["tau"][-1], run["risk"][-1]),
@@ -49,7 +47,7 @@ def profile_runs(runs: Sequence[Mapping]) -> Figure:
 
 
 @drawing
-def derivative_bounds(g: np.ndarray, panels: Sequence[Mapping]) -> Figure:
+def derivative_bounds(g: np.ndarray, panels: Sequence[Mapping]) -> tuple[Figure, dict]:
     """Bounds on derivatives of the feature map beside attained values, against the score bound."""
     figure, axes = new_figure(7.0, 3.9, ncols=len(panels))
     for ax, panel in zip(axes, panels, strict=True):
@@ -68,7 +66,10 @@ def derivative_bounds(g: np.ndarray, panels: Sequence[Mapping]) -> Figure:
             axis.set_major_formatter("{x:g}")
             axis.set_minor_formatter(NullFormatter())
     axes[0].set_ylabel("norm, in units of $R_XR_U$")
-    return figure
+    lines = [[(g, y, label) for y, label, _ in panel["curves"]] for panel in panels]
+    return figure, {
+        "panels": [{**panel, "curves": line} for panel, line in zip(panels, lines, strict=True)]
+    }
 
 
 @drawing
@@ -90,18 +91,12 @@ def curvature_shares(
         xlim=(-0.02, 1.02),
         ylim=(0, 1.14),
     )
-    axes.axhline(1, **ROLES["reference"].line, gid="H")
-    axes.plot(
-        share, np.asarray(value) / bound, **{**ROLES["found"].line, "alpha": 0.35},
-        gid="random heads",
-    )  # fmt: skip
+    axes.axhline(1, **ROLES["reference"].line)
+    axes.plot(share, np.asarray(value) / bound, **{**ROLES["found"].line, "alpha": 0.35})
     x, y = form
-    axes.plot(x, np.asarray(y) / bound, **ROLES["bound"].line, gid="bound for this direction")
+    axes.plot(x, np.asarray(y) / bound, **ROLES["bound"].line)
     star = {"linestyle": "", "marker": "*", "markersize": 15, "color": INK}
-    axes.plot(
-        attained["share"], attained["value"] / bound, **star, markeredgecolor="white",
-        gid="largest found",
-    )  # fmt: skip
+    axes.plot(attained["share"], attained["value"] / bound, **star, markeredgecolor="white")
     axes.text(0.995, 1.012, "H", ha="right", va="bottom", color=ROLES["reference"].colour)
     names = (("bound", "bound for this direction"), ("found", f"{len(share)} random heads"))
     handles = [axes.plot([], [], label=label, **ROLES[role].line)[0] for role, label in names]

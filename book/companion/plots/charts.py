@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from companion.plots.data import DECORATION
-from companion.plots.style import ROLES, SEQUENTIAL, drawing, new_figure
+from companion.plots.picture import drawing
+from companion.plots.style import INK, ROLES, SEQUENTIAL, new_figure
 
 __all__ = ["attention_maps", "curves", "rates"]
 
@@ -22,13 +22,19 @@ def draw_series(axes, series: Sequence[Mapping], *, direct: bool) -> None:
         if "low" in item:
             axes.fill_between(
                 x, item["low"], item["high"], color=role.colour, alpha=0.18, linewidth=0,
-                gid=item["label"],
             )  # fmt: skip
         axes.plot(x, y, label=item["label"], **{**role.line, **item.get("line", {})})
     if direct:
         name_ends(axes, series)
     else:
         axes.legend()
+
+
+def plain_lines(axes, items: Sequence[Mapping], **style) -> None:
+    """Draw lines without markers."""
+    for item in items:
+        look = {**ROLES[item["role"]].line, "marker": "", **style, **item.get("line", {})}
+        axes.plot(item["x"], item["y"], label=item["label"], **look)
 
 
 def name_ends(axes, series: Sequence[Mapping], gap: float = 13.0) -> None:
@@ -58,6 +64,18 @@ def name_ends(axes, series: Sequence[Mapping], gap: float = 13.0) -> None:
         )
 
 
+def falling_risk(axes, times, risk, at: int, least: float, **labels) -> None:
+    """A risk over time, the moment shown beside it, and the least risk possible."""
+    axes.plot(times, risk, **{**ROLES["measured"].line, "marker": ""})
+    axes.plot(times[at], risk[at], **{**ROLES["found"].line, "markersize": 8})
+    axes.axhline(least, **ROLES["reference"].line)
+    axes.annotate(
+        "least possible", (times[-1], least), xytext=(0, 4), textcoords="offset points",
+        ha="right", fontsize=9, color=ROLES["reference"].colour,
+    )  # fmt: skip
+    axes.set(**labels)
+
+
 def slope_triangle(axes, x, y, text: str) -> None:
     """Mark the slope of a line through (x, y) on logarithmic axes, with its text."""
     x, y = np.asarray(x, float), np.asarray(y, float)
@@ -66,10 +84,7 @@ def slope_triangle(axes, x, y, text: str) -> None:
     x0, x1 = x[max(middle - 1, 0)], x[min(middle + 1, len(x) - 1)]
     y0 = 0.35 * np.exp(np.interp(np.log(x0), np.log(x), np.log(y)))
     y1 = y0 * (x1 / x0) ** slope
-    axes.plot(
-        [x0, x1, x0, x0], [y0, y1, y1, y0], color=ROLES["reference"].colour, linewidth=1,
-        gid=DECORATION,
-    )  # fmt: skip
+    axes.plot([x0, x1, x0, x0], [y0, y1, y1, y0], color=ROLES["reference"].colour, linewidth=1)
     axes.annotate(
         text,
         (x0, np.sqrt(y0 * y1)),
@@ -103,7 +118,7 @@ def curves(
         axes.set_ylim(*ylim)
     draw_series(axes, series, direct=direct)
     if hline is not None:
-        axes.axhline(hline, **{**ROLES["reference"].line, "linewidth": 1}, gid="reference")
+        axes.axhline(hline, **{**ROLES["reference"].line, "linewidth": 1})
     return figure
 
 
@@ -113,14 +128,13 @@ def rates(
     *,
     xlabel: str,
     ylabel: str,
-    title: str = "",
     slopes: Sequence[tuple] = (),
     base: int = 2,
     size: tuple[float, float] = (7.0, 4.0),
 ) -> Figure:
     """Log-log lines with slope triangles: how fast something falls."""
     figure, axes = new_figure(*size)
-    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.set_xscale("log", base=base)
     axes.set_yscale("log")
     axes.xaxis.set_major_locator(LogLocator(base=base, numticks=12))
@@ -131,39 +145,45 @@ def rates(
     return figure
 
 
+def numbers(axes, image, text: Callable[[float], str], size: float = 8) -> None:
+    """Write each cell's number into an image, light on dark; nothing where it is masked."""
+    values = image.get_array()
+    for i, j in np.ndindex(values.shape):
+        if not np.ma.getmaskarray(values)[i, j]:
+            red, green, blue, _ = image.cmap(image.norm(values[i, j]))
+            dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.55
+            colour = "white" if dark else INK
+            axes.text(j, i, text(values[i, j]), ha="center", va="center", fontsize=size,
+                      color=colour)  # fmt: skip
+
+
+def causal_map(axes, A: np.ndarray, tokens: Sequence[str], **written) -> None:
+    """The attention matrix of one head, the future masked."""
+    T = len(A)
+    hidden = np.ma.masked_where(~np.tri(T, dtype=bool), A)
+    image = axes.imshow(hidden, cmap=SEQUENTIAL, vmin=0, vmax=1)
+    numbers(axes, image, **written)
+    axes.grid(False)
+    axes.set_xticks(range(T), tokens)
+    axes.set_yticks(range(T), tokens)
+    axes.set_xlabel("looks at (key)")
+
+
 @drawing
 def attention_maps(
     A: np.ndarray,
     *,
     tokens: Sequence[str] | None = None,
     titles: Sequence[str] = (),
-    width: float | None = None,
+    width: float,
 ) -> Figure:
     """Attention matrices side by side, with the weight written in each visible cell."""
-    A = np.asarray(A)
     n, T, _ = A.shape
-    tokens = [str(t + 1) for t in range(T)] if tokens is None else list(tokens)
-    figure, axes = new_figure(width or min(7.0, 3.4 * n), 3.3, ncols=n, squeeze=False)
-    for panel, (ax, matrix) in enumerate(zip(axes[0], A, strict=True)):
-        hidden = np.ma.masked_where(~np.tri(T, dtype=bool), matrix)
-        ax.imshow(hidden, cmap=SEQUENTIAL, vmin=0, vmax=1, gid="attention weight")
-        ax.grid(False)
-        ax.set_xticks(range(T), tokens)
-        ax.set_yticks(range(T), tokens)
-        ax.set_xlabel("looks at (key)")
-        if panel == 0:
-            ax.set_ylabel("position (query)")
-        if panel < len(titles):
-            ax.set_title(titles[panel])
-        for t in range(T):
-            for u in range(t + 1):
-                ax.text(
-                    u,
-                    t,
-                    f"{matrix[t, u]:.2f}".replace("0.", "."),
-                    ha="center",
-                    va="center",
-                    fontsize=7 if T > 6 else 8,
-                    color="white" if matrix[t, u] > 0.55 else "#1f2430",
-                )
+    tokens = [str(t + 1) for t in range(T)] if tokens is None else tokens
+    figure, axes = new_figure(width, 3.3, ncols=n, squeeze=False)
+    for ax, matrix, title in zip(axes[0], A, titles, strict=True):
+        size = 7 if T > 6 else 8
+        causal_map(ax, matrix, tokens, text=lambda x: f"{x:.2f}".replace("0.", "."), size=size)
+        ax.set_title(title)
+    axes[0, 0].set_ylabel("position (query)")
     return figure

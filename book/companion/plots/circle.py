@@ -10,13 +10,16 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Wedge
 from matplotlib.ticker import MultipleLocator, NullFormatter
 
-from companion.plots.data import DECORATION, record
-from companion.plots.style import INK, ROLES, drawing, new_figure
+from companion.plots.charts import plain_lines
+from companion.plots.picture import drawing
+from companion.plots.style import INK, ROLES, new_figure
 
 __all__ = ["angle_histograms", "angle_paths", "energy_and_ring", "planar_orbits"]
 
 #: Shades behind the data: the potential is positive, negative, or no unit is active.
 POSITIVE, NEGATIVE, DEAD = "#dcefe4", "#fbe6d4", "#c9ccd3"
+#: Bins of a histogram around the circle, and most paths of one panel.
+BINS, PATHS = 120, 250
 
 
 def _parts(landscape: Mapping) -> Iterator[tuple[float, float, str]]:
@@ -49,20 +52,17 @@ def _wedges(axes, edges, inner, outer, **style) -> PatchCollection:
     return axes.add_collection(PatchCollection(parts, linewidths=0, **style))
 
 
-def _ring(axes, row: Mapping, landscape: Mapping, bins: int) -> None:
-    """Bars of a histogram around the circle, with the signs of the landscape inside."""
+def _ring(axes, row: Mapping, landscape: Mapping) -> dict:
+    """Bars of a histogram around the circle, with the signs of the landscape inside; its data."""
     for low, high, colour in _parts(landscape) if landscape else ():
-        _wedges(axes, [low, high], 0.8, [1.0], color=colour, gid=DECORATION)
-    share, edges = np.histogram(row["degrees"], bins, (-180, 180), weights=row.get("weights"))
+        _wedges(axes, [low, high], 0.8, [1.0], color=colour)
+    share, edges = np.histogram(row["degrees"], BINS, (-180, 180), weights=row.get("weights"))
     share = share / share.sum()
-    bars = _wedges(
+    _wedges(
         axes, edges, 1.0, 1 + 0.55 * share / share.max(), color=ROLES["measured"].colour, zorder=2
     )
-    record(
-        bars, "share of the tokens", degrees=(edges[:-1] + edges[1:]) / 2, share=share
-    )  # fmt: skip
     turn = np.linspace(0, 2 * np.pi, 200)
-    axes.plot(np.cos(turn), np.sin(turn), color=INK, linewidth=0.8, gid=DECORATION)
+    axes.plot(np.cos(turn), np.sin(turn), color=INK, linewidth=0.8)
     for angle, words in ((0, "0°"), (90, "90°"), (180, "±180°"), (-90, "−90°")):
         at = 0.58 * np.array([np.cos(np.radians(angle)), np.sin(np.radians(angle))])
         axes.annotate(words, at, ha="center", va="center", fontsize=8)
@@ -70,6 +70,14 @@ def _ring(axes, row: Mapping, landscape: Mapping, bins: int) -> None:
     axes.set(xlim=(-1.6, 1.6), ylim=(-1.6, 1.6), aspect="equal")
     axes.set_title(row["title"])
     axes.axis("off")
+    return {"title": row["title"], "degrees": (edges[:-1] + edges[1:]) / 2, "share": share}
+
+
+def _energies(axes, items: Sequence[Mapping]) -> None:
+    """Energies over time."""
+    plain_lines(axes, [{**item, "x": 1 + np.asarray(item["t"])} for item in items])
+    axes.set(xscale="log", xlabel="1 + time", ylabel="energy $E$", title="Energy")
+    axes.legend(loc="best")
 
 
 @drawing
@@ -77,10 +85,9 @@ def angle_histograms(
     rows: Sequence[Mapping],
     landscape: Mapping,
     *,
-    bins: int = 120,
     energies: Sequence[Mapping] = (),
     size: tuple[float, float] | None = None,
-) -> Figure:
+) -> tuple[Figure, dict]:
     """Shares of the tokens in bins of the angle, as bars around the circle; energies beside them.
 
     The longest bar of each panel has the same length; its share stands in the middle.
@@ -91,18 +98,15 @@ def angle_histograms(
     figure, grid = new_figure(
         *(size or (8.0, 2.9 * lines)), nrows=lines, ncols=columns, squeeze=False
     )
-    for axes, row in zip(grid.ravel(), rows, strict=False):
-        _ring(axes, row, row.get("landscape", landscape), bins)
+    shares = [
+        _ring(axes, row, row.get("landscape", landscape))
+        for axes, row in zip(grid.ravel(), rows, strict=False)
+    ]
     for axes in grid.ravel()[n:]:
         axes.remove()
     if energies:
-        last = figure.add_subplot(grid[0, 0].get_gridspec()[-1, 1:])
-        for item in energies:
-            style = {**ROLES[item["role"]].line, "marker": ""}
-            last.plot(1 + np.asarray(item["t"]), item["y"], label=item["label"], **style)
-        last.set(xscale="log", xlabel="1 + time", ylabel="energy $E$", title="Energy")
-        last.legend(loc="best")
-    return figure
+        _energies(figure.add_subplot(grid[0, 0].get_gridspec()[-1, 1:]), energies)
+    return figure, {"shares": shares, "energies": energies}
 
 
 def _wrapped(t, degrees) -> tuple[np.ndarray, np.ndarray]:
@@ -118,9 +122,7 @@ def _wrapped(t, degrees) -> tuple[np.ndarray, np.ndarray]:
 
 
 @drawing
-def angle_paths(
-    items: Sequence[Mapping], *, shown: int = 250, size: tuple[float, float] | None = None
-) -> Figure:
+def angle_paths(items: Sequence[Mapping], *, size: tuple[float, float] | None = None) -> Figure:
     """Angles of tokens against time on a logarithmic axis, over the landscape.
 
     A path that crosses ±180 degrees goes on at the other end of the axis.
@@ -134,13 +136,11 @@ def angle_paths(
         if item.get("landscape"):
             shade(axes, item["landscape"])
         t, degrees = np.asarray(item["t"], float), np.array(item["degrees"], float)
-        paths = degrees[:, :: max(1, degrees.shape[1] // shown)].T
+        paths = degrees[:, :: max(1, degrees.shape[1] // PATHS)].T
         pieces = [np.append(_wrapped(t, path), [[np.nan], [np.nan]], axis=1) for path in paths]
         x, y = np.concatenate(pieces, axis=1)
         # not smoothed: smoothed crossing lines make the picture several times as large
-        axes.plot(
-            1 + x, y, color=ROLES["measured"].colour, linewidth=0.4, antialiased=False, gid="token"
-        )
+        axes.plot(1 + x, y, color=ROLES["measured"].colour, linewidth=0.4, antialiased=False)
         axes.set(title=item["title"], xscale="log", xlim=(1, 1 + t[-1]), ylim=(-180, 180))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.yaxis.set_major_locator(MultipleLocator(90))
@@ -158,34 +158,19 @@ def energy_and_ring(
     """States on the ring, one for each direction of the flow, and their energies over time."""
     n = len(states)
     figure, grid = new_figure(8.2, 3.1, ncols=n + 1, width_ratios=(*[1] * n, 1.25))
-    degrees, v = np.radians(landscape["degrees"]), np.asarray(landscape["v"])
-    dead = np.asarray(landscape["dead"])
     for axes, state in zip(grid, states, strict=False):
-        for part, colour in (
-            (dead, DEAD),
-            (~dead & (v > 0), POSITIVE),
-            (~dead & (v < 0), NEGATIVE),
-        ):
-            axes.scatter(
-                1.18 * np.cos(degrees[part]), 1.18 * np.sin(degrees[part]), color=colour, s=24,
-                linewidths=0, gid=DECORATION,
-            )  # fmt: skip
+        for low, high, colour in _parts(landscape):
+            _wedges(axes, [low, high], 1.13, [1.23], color=colour)
         angle = np.radians(state["degrees"])
-        dots = axes.scatter(
+        axes.scatter(
             np.cos(angle), np.sin(angle), s=2 + 260 * np.asarray(state["weights"]),
             color=ROLES[state["role"]].colour, alpha=0.6, linewidths=0, zorder=3,
         )  # fmt: skip
-        record(dots, "clusters", size=None, weight=state["weights"])
         axes.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal", xticks=[], yticks=[])
         axes.set_title(state["title"])
         for spine in axes.spines.values():
             spine.set_visible(False)
-    last = grid[-1]
-    for item in series:
-        style = {**ROLES[item["role"]].line, "marker": ""}
-        last.plot(1 + np.asarray(item["t"]), item["y"], label=item["label"], **style)
-    last.set(xscale="log", xlabel="1 + time", ylabel="energy $E$", title="Energy")
-    last.legend(loc="best")
+    _energies(grid[-1], series)
     return figure
 
 
@@ -200,19 +185,13 @@ def planar_orbits(
 ) -> Figure:
     """Left: rates against a parameter, with the range of the wrong sign. Right: closed orbits."""
     figure, (left, right) = new_figure(8.0, 3.7, ncols=2)
-    for item in curves:
-        style = {**ROLES[item["role"]].line, "marker": ""}
-        left.plot(item["x"], item["y"], label=item["label"], **style)
+    plain_lines(left, curves)
     x, y = np.asarray(curves[0]["x"]), np.asarray(curves[0]["y"])
-    left.fill_between(
-        x, np.minimum(y, 0), 0, color=ROLES[curves[0]["role"]].colour, alpha=0.2, gid=DECORATION
-    )
-    left.axhline(0, color=ROLES["reference"].colour, linewidth=0.9, gid=DECORATION)
+    left.fill_between(x, np.minimum(y, 0), 0, color=ROLES[curves[0]["role"]].colour, alpha=0.2)
+    left.axhline(0, color=ROLES["reference"].colour, linewidth=0.9)
     left.set(xlabel=xlabel, ylabel="rate", title=titles[0])
     left.legend(loc="best")
-    for item in orbits:
-        style = {**ROLES[item["role"]].line, "marker": "", "linewidth": 1.1, **item.get("line", {})}
-        right.plot(item["x"], item["y"], label=item["label"], **style)
+    plain_lines(right, orbits, linewidth=1.1)
     right.plot(*rest, "x", color=ROLES["reference"].colour, markersize=7, label="rest state")
     right.set(xlabel="heavy token (degrees)", ylabel="light token (degrees)", title=titles[1])
     right.legend(loc="best")

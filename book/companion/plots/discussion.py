@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from companion.plots.data import record
-from companion.plots.style import ROLES, drawing, new_figure
+from companion.plots.picture import drawing
+from companion.plots.style import ROLES, new_figure
 
-__all__ = ["phase_space", "predictors", "support_values"]
+__all__ = ["phase_space", "support_values"]
 
 
 @drawing
@@ -23,17 +22,14 @@ def support_values(panels: Sequence[Mapping]) -> Figure:
         for i, state in enumerate(panel["states"]):
             values, weights = np.asarray(state["values"]), np.asarray(state["weights"])
             shift = np.linspace(-0.16, 0.16, len(values))
-            heads = axes.scatter(
+            axes.scatter(
                 i + shift, values, s=12 + 220 * weights, color=dots.colour, alpha=0.65,
                 linewidth=0, label="heads in use" if i == 0 else None,
             )  # fmt: skip
-            line = axes.hlines(
+            axes.hlines(
                 state["best"], i - 0.3, i + 0.3, color=bar.colour, linewidth=bar.width,
                 label="best alternative found" if i == 0 else None,
             )  # fmt: skip
-            place = np.full(len(values), float(i))
-            record(heads, "heads in use", x=place, size=None, weight=weights)
-            record(line, "best alternative found", x=[i], y=[state["best"]])
         axes.set_xticks(range(len(panel["states"])), [s["label"] for s in panel["states"]])
         axes.set(title=panel["title"], xlim=(-0.6, len(panel["states"]) - 0.4))
     grid[0, 0].set_ylabel(r"$\Psi$ (nats per token)")
@@ -71,26 +67,8 @@ def phase_space(
     for item in risk:
         style = ROLES[item["role"]]
         right.plot(times, item["y"], label=item["label"], **{**style.line, "markersize": 3})
-        now = f"{item['label']}: now"
-        right.plot(times[at], item["y"][at], "o", color=style.colour, markersize=6, gid=now)
-    right.axhline(least, **ROLES["reference"].line, gid="least possible")
+        right.plot(times[at], item["y"][at], "o", color=style.colour, markersize=6)
+    right.axhline(least, **ROLES["reference"].line)
     right.set(xlabel=r"time $\tau$", ylabel="risk (nats per token)", title="Risk")
     right.legend(loc="upper right")
-    return figure
-
-
-@drawing
-def predictors(panels: Sequence[Mapping], *, ylabel: str) -> Figure:
-    """Scatter plots of one outcome against several predictors, a panel for each."""
-    figure, grid = new_figure(8.6, 3.5, ncols=len(panels), sharey=True, squeeze=False)
-    for axes, panel in zip(grid[0], panels, strict=True):
-        line = {**ROLES["found"].line, "markersize": 4, "alpha": 0.7}
-        axes.plot(panel["x"], panel["y"], **line, gid="runs")
-        axes.set(
-            xlabel=panel["xlabel"], title=panel["title"], yscale="log",
-            xscale=panel.get("xscale", "linear"),
-        )  # fmt: skip
-        if axes.get_xscale() == "linear":
-            axes.xaxis.set_major_locator(MaxNLocator(4))
-    grid[0, 0].set_ylabel(ylabel)
     return figure

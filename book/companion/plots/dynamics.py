@@ -9,9 +9,9 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from companion.plots.charts import draw_series, slope_triangle
-from companion.plots.data import DECORATION, record
-from companion.plots.style import INK, ROLES, SEQUENTIAL, drawing, new_figure
+from companion.plots.charts import draw_series, falling_risk, numbers, slope_triangle
+from companion.plots.picture import drawing
+from companion.plots.style import INK, ROLES, SEQUENTIAL, new_figure
 
 __all__ = ["bound_cloud", "grid_map", "panels", "particles"]
 
@@ -24,9 +24,9 @@ def particles(
     figure, (left, right) = new_figure(7.4, 3.6, ncols=2, width_ratios=(1.15, 1))
     start, now = path[0], path[at]
     grey = ROLES["reference"].colour
-    left.plot(*path[: at + 1].transpose(2, 0, 1), color=grey, alpha=0.25, linewidth=0.7, gid="way")
-    left.plot(*start.T, "o", color=grey, markersize=2, alpha=0.5, gid="start")
-    left.plot(*now.T, **{**ROLES["found"].line, "markersize": 3.5, "alpha": 0.8}, gid="now")
+    left.plot(*path[: at + 1].transpose(2, 0, 1), color=grey, alpha=0.25, linewidth=0.7)
+    left.plot(*start.T, "o", color=grey, markersize=2, alpha=0.5)
+    left.plot(*now.T, **{**ROLES["found"].line, "markersize": 3.5, "alpha": 0.8})
     low, high = path.min(axis=(0, 1)), path.max(axis=(0, 1))
     margin = 0.04 * (high - low)
     left.set(
@@ -34,14 +34,8 @@ def particles(
         xlim=(low[0] - margin[0], high[0] + margin[0]),
         ylim=(low[1] - margin[1], high[1] + margin[1]), title="Heads",
     )  # fmt: skip
-    right.plot(times, risk, **{**ROLES["measured"].line, "marker": ""}, gid="risk")
-    right.plot(times[at], risk[at], **{**ROLES["found"].line, "markersize": 8}, gid="now")
-    right.axhline(limit, **ROLES["reference"].line, gid="least possible")
-    right.annotate(
-        "least possible", (times[-1], limit), xytext=(0, 4), textcoords="offset points",
-        ha="right", fontsize=9, color=ROLES["reference"].colour,
-    )  # fmt: skip
-    right.set(xlabel=r"rescaled time $\tau$", ylabel="risk (nats per token)", title="Risk")
+    labels = {"xlabel": r"rescaled time $\tau$", "ylabel": "risk (nats per token)"}
+    falling_risk(right, times, risk, at, limit, title="Risk", **labels)
     return figure
 
 
@@ -52,7 +46,6 @@ def panels(
     size: tuple[float, float] = (8.0, 3.7),
     sharey: bool = True,
     base: int | None = 2,
-    legend: bool = True,
 ) -> Figure:
     """Several charts side by side with one legend below."""
     figure, grid = new_figure(*size, ncols=len(items), sharey=sharey, squeeze=False)
@@ -71,15 +64,14 @@ def panels(
         for x, y, text in item.get("slopes", ()):
             slope_triangle(axes, x, y, text)
         for height, role in item.get("lines", ()):
-            axes.axhline(height, **ROLES[role].line, gid=role)
+            axes.axhline(height, **ROLES[role].line)
         if "ylim" in item:
             axes.set_ylim(*item["ylim"])
         if not sharey or axes is grid[0, 0]:
             axes.set_ylabel(item["ylabel"])
         handles, labels = axes.get_legend_handles_labels()
         names |= dict(zip(labels, handles, strict=True))
-    if legend:
-        figure.legend(names.values(), names, loc="outside lower center", ncols=min(3, len(names)))
+    figure.legend(names.values(), names, loc="outside lower center", ncols=min(3, len(names)))
     return figure
 
 
@@ -92,34 +84,23 @@ def grid_map(
     xlabel: str,
     ylabel: str,
     label: str,
-    title: str = "",
-    frame: np.ndarray | None = None,
+    frame: np.ndarray,
 ) -> Figure:
     """A table of positive numbers as colours, with the numbers written in the cells."""
     values = np.asarray(values)
     figure, axes = new_figure(7.4, 4.3)
-    image = axes.imshow(
-        values, cmap=SEQUENTIAL, norm=LogNorm(), origin="lower", aspect="auto", gid=label
-    )
-    if frame is not None:
-        record(image, framed=np.where(frame, "yes", "no"))
+    image = axes.imshow(values, cmap=SEQUENTIAL, norm=LogNorm(), origin="lower", aspect="auto")
     axes.grid(False)
     axes.set_xticks(range(len(columns)), columns)
     axes.set_yticks(range(len(rows)), rows)
     axes.tick_params(length=0)
-    axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
-    for i, j in np.ndindex(values.shape):
-        red, green, blue, _ = image.cmap(image.norm(values[i, j]))
-        dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.55
-        axes.text(
-            j, i, f"{values[i, j]:.2g}", ha="center", va="center", fontsize=8,
-            color="white" if dark else INK,
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    numbers(axes, image, "{:.2g}".format)
+    for i, j in np.argwhere(frame):
+        axes.plot(
+            np.array([-1, 1, 1, -1, -1]) * 0.46 + j, np.array([-1, -1, 1, 1, -1]) * 0.46 + i,
+            color=INK, linewidth=1.2,
         )  # fmt: skip
-        if frame is not None and frame[i, j]:
-            axes.plot(
-                np.array([-1, 1, 1, -1, -1]) * 0.46 + j, np.array([-1, -1, 1, 1, -1]) * 0.46 + i,
-                color=INK, linewidth=1.2, gid=DECORATION,
-            )  # fmt: skip
     bar = figure.colorbar(image, ax=axes)
     bar.set_label(label)
     bar.outline.set_visible(False)
@@ -127,24 +108,23 @@ def grid_map(
 
 
 @drawing
-def bound_cloud(
-    groups: Sequence[Mapping], *, line: tuple, xlabel: str, ylabel: str, title: str = ""
-) -> Figure:
+def bound_cloud(groups: Sequence[Mapping], *, bound: tuple, xlabel: str, ylabel: str) -> Figure:
     """Measured errors against a bound, on logarithmic axes: dots below the line are covered."""
     figure, axes = new_figure(7.0, 4.0)
-    axes.set(xlabel=xlabel, ylabel=ylabel, title=title, xscale="log", yscale="log")
+    axes.set(xlabel=xlabel, ylabel=ylabel, xscale="log", yscale="log")
     for group in groups:
         axes.plot(
             group["x"], group["y"], linestyle="", marker=group["marker"], markersize=3, alpha=0.35,
             color=ROLES[group["role"]].colour, label=group["label"], rasterized=True,
         )  # fmt: skip
-    x, y, text = line
+    x, y, text = bound
     axes.plot(x, y, label=text, **ROLES["bound"].line)
     legend = axes.legend(loc="upper left")
     for handle in legend.legend_handles:
         handle.set_alpha(1)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter("{x:g}")
         axis.set_minor_formatter(NullFormatter())
+        if np.divide(*axis.get_view_interval()) > 1e-3:  # few powers of ten
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter("{x:g}")
     return figure

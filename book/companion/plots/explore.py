@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from companion.plots.style import Picture, as_output
+from companion.plots.picture import Picture, as_output
 
 __all__ = ["Explorable", "explorable"]
 
@@ -35,14 +34,10 @@ class Explorable:
         return as_output(self.data)
 
     def _repr_html_(self) -> str:
-        width, height = (n // 2 for n in self.figure.size)
-        picture = base64.b64encode(self.figure.png).decode()
         return (
             f'<figure class="mf-explore-figure"><div class="mf-explore" data-explore="{self.name}" '
             f'data-parameters="{html.escape(self.parameters)}">'
-            f'<img src="data:image/png;base64,{picture}" alt="{html.escape(self.says)}" '
-            f'width="{width}" height="{height}" style="max-width:100%;height:auto">'
-            f'<p class="mf-explore-hint">{HINT}</p></div>'
+            f'{self.figure.image(self.says)}<p class="mf-explore-hint">{HINT}</p></div>'
             f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
         )
 
@@ -63,14 +58,5 @@ def explorable(
     The rendered page runs ``book/_static/explore/<name>.js`` and puts the live figure in the place
     of the picture. A notebook, the PDF and a page without scripts show the picture.
     """
-    for argument, text in (("says", says), ("caption", caption)):
-        if not str(text).strip():
-            raise ValueError(f"{argument}: expected a sentence, got an empty text")
-    parameters = {} if parameters is None else parameters
-    try:
-        stored = json.dumps(dict(parameters), ensure_ascii=False, allow_nan=False)
-    except TypeError as error:
-        raise TypeError(f"parameters: {error}") from None
-    except ValueError:
-        raise ValueError("parameters: expected finite numbers") from None
+    stored = json.dumps(dict(parameters or {}), ensure_ascii=False, allow_nan=False)
     return Explorable(name, figure, says, caption, stored)

@@ -9,10 +9,10 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator
 
-from companion.plots.data import DECORATION, record
-from companion.plots.style import DIVERGING, FAINT, INK, ROLES, drawing, new_figure
+from companion.plots.picture import drawing
+from companion.plots.style import DIVERGING, FAINT, INK, ROLES, new_figure
 
-__all__ = ["circle_minimiser", "gap_cloud", "landscapes", "splitting"]
+__all__ = ["circle_minimiser", "landscapes", "splitting"]
 
 #: Angles on the circle, from -180 to 180 degrees, with round ticks.
 DEGREES = MultipleLocator(90)
@@ -30,39 +30,32 @@ def on_degrees(axes, **labels) -> None:
 
 
 @drawing
-def landscapes(circle: Mapping, sphere: Mapping) -> Figure:
+def landscapes(circle: Mapping, sphere: Mapping) -> tuple[Figure, dict]:
     """A potential on the circle by its sign regions, and one on the sphere as a map."""
     figure, _ = new_figure(8.2, 3.5)
     figure.clear()
     grid = figure.add_gridspec(1, 2, width_ratios=(1, 1.25))
     left, right = figure.add_subplot(grid[0]), figure.add_subplot(grid[1], projection="mollweide")
     order = np.argsort(degrees(circle["angle"]))
+    x, v = degrees(circle["angle"])[order], np.asarray(circle["v"])[order]
+    tops, best = ((degrees(circle[name][0]), circle[name][1]) for name in ("tops", "best"))
     edges = np.sort(degrees(circle["edges"]))
     for low, high in zip(np.append(-180, edges)[::2], np.append(edges, 180)[::2], strict=False):
         left.axvspan(low, high, color=FAINT, alpha=0.5, linewidth=0)
-    left.plot(
-        degrees(circle["angle"])[order], np.asarray(circle["v"])[order], color=INK, linewidth=1.6,
-        gid="potential",
-    )  # fmt: skip
-    left.plot(
-        degrees(circle["tops"][0]), circle["tops"][1], label="best of its region",
-        **{**ROLES["found"].line, "markersize": 4},
-    )  # fmt: skip
-    left.plot(
-        degrees(circle["best"][0]), circle["best"][1], "*", color=ROLES["bound"].colour,
-        markersize=13, label="maximiser",
-    )  # fmt: skip
+    left.plot(x, v, color=INK, linewidth=1.6)
+    left.plot(*tops, label="best of its region", **{**ROLES["found"].line, "markersize": 4})
+    left.plot(*best, "*", color=ROLES["bound"].colour, markersize=13, label="maximiser")
     on_degrees(left, ylabel="potential $v$", title="Circle")
     left.legend(loc="best")
     # the two signs have scales of their own: the maximum may be far smaller than the depth
     low, high = min(np.min(sphere["v"]), -1e-9), max(np.max(sphere["v"]), 1e-9)
     image = right.pcolormesh(
         *sphere["grid"], sphere["v"], cmap=DIVERGING, norm=TwoSlopeNorm(0, low, high),
-        shading="gouraud", rasterized=True, gid="potential",
+        shading="gouraud", rasterized=True,
     )  # fmt: skip
     for wall in sphere["walls"]:
-        right.plot(*wall, ".", color=INK, markersize=0.8, gid="walls")
-    right.plot(*sphere["best"], "*", color=ROLES["bound"].colour, markersize=13, gid="maximiser")
+        right.plot(*wall, ".", color=INK, markersize=0.8)
+    right.plot(*sphere["best"], "*", color=ROLES["bound"].colour, markersize=13)
     right.set(xticklabels=[], yticklabels=[], title="Sphere")
     right.grid(False)
     bar = figure.colorbar(image, ax=right, shrink=0.8)
@@ -70,7 +63,11 @@ def landscapes(circle: Mapping, sphere: Mapping) -> Figure:
     bar.set_ticks([low, low / 2, 0, high / 2, high])
     bar.ax.yaxis.set_major_formatter("{x:.2f}")
     bar.outline.set_visible(False)
-    return figure
+    return figure, {
+        "circle": {"degrees": x, "v": v, "best of each region": tops, "maximiser": best},
+        "sphere": {k: sphere[k] for k in ("v", "walls", "best")}
+        | dict(zip(("longitude", "latitude"), sphere["grid"], strict=True)),
+    }  # fmt: skip
 
 
 @drawing
@@ -81,70 +78,51 @@ def circle_minimiser(
     masses: np.ndarray,
     *,
     title: str,
-    ylim: tuple[float, float] | None = None,
-    also: tuple | None = None,
-) -> Figure:
-    """First variation of a measure above its mean, and the measure itself."""
+    also: tuple,
+) -> tuple[Figure, dict]:
+    """First variations of two measures above their means, and the measures themselves."""
     figure, (top, bottom) = new_figure(7.2, 4.2, nrows=2, sharex=True, height_ratios=(1.5, 1))
     order = np.argsort(degrees(angle))
     x, blue, orange = degrees(angle)[order], ROLES["measured"].colour, ROLES["bound"].colour
-    first, second = ("measure", "") if also is None else also[2]
-    top.axhline(0, **ROLES["reference"].line, gid=DECORATION)
-    top.plot(x, np.asarray(f)[order], color=blue, linewidth=1.8, gid=first)
-    at = np.interp(degrees(atoms), x, np.asarray(f)[order])
-    top.plot(degrees(atoms), at, **{**ROLES["found"].line, "markersize": 6}, gid=f"{first}: atoms")
+    places, weights, label, g, name = also
+    f, g = np.asarray(f)[order], np.asarray(g)[order]
+    atoms, places = degrees(atoms), degrees(places)
+    top.axhline(0, **ROLES["reference"].line)
+    top.plot(x, f, color=blue, linewidth=1.8, label=label[0])
+    at = np.interp(atoms, x, f)
+    top.plot(atoms, at, **{**ROLES["found"].line, "markersize": 6})
+    top.plot(x, g, color=orange, linewidth=1.4, label=name)
     top.set(ylabel=r"$\delta E-\int\delta E\,d\mu$", title=title)
-    if ylim:
-        top.set_ylim(*ylim)
-    bottom.vlines(degrees(atoms), 0, masses, color=blue, linewidth=3, gid=DECORATION)
-    bottom.plot(degrees(atoms), masses, **{**ROLES["found"].line, "markersize": 5}, gid=first)
+    top.legend()
+    bottom.vlines(atoms, 0, masses, color=blue, linewidth=3)
+    bottom.plot(atoms, masses, **{**ROLES["found"].line, "markersize": 5})
+    bottom.vlines(places, 0, weights, color=orange, linewidth=2)
+    bottom.plot(places, weights, "s", color=orange, markersize=5)
     on_degrees(bottom, ylabel="mass")
-    bottom.set_ylim(0, 1.05 * max(np.max(masses), 0.5))
-    if also is not None:
-        places, weights, label, g, name = also
-        top.plot(x, np.asarray(g)[order], color=orange, linewidth=1.4, label=name)
-        top.lines[1].set_label(label[0])
-        top.legend()
-        bottom.vlines(degrees(places), 0, weights, color=orange, linewidth=2, gid=DECORATION)
-        bottom.plot(degrees(places), weights, "s", color=orange, markersize=5, label=label[1])
-        bottom.set_ylim(0, 1.05 * max(np.max(masses), np.max(weights), 0.5))
-    return figure
+    bottom.set_ylim(0, 1.05 * max(np.max(masses), np.max(weights), 0.5))
+    return figure, {
+        "degrees": x, label[0]: f, name: g, "atoms": {
+            label[0]: {"degrees": atoms, "δE": at, "mass": masses},
+            name: {"degrees": places, "mass": weights}},
+    }  # fmt: skip
 
 
 @drawing
-def splitting(items: Sequence[Mapping]) -> Figure:
+def splitting(items: Sequence[Mapping]) -> tuple[Figure, dict]:
     """Atoms of the minimiser against the inverse temperature; a dot's area is the mass."""
     figure, axes = new_figure(8.0, 3.6, ncols=len(items), sharey=True, squeeze=False)
+    data: dict = {}
     for ax, item in zip(axes[0], items, strict=True):
-        for beta, angle, mass in zip(item["beta"], item["angle"], item["mass"], strict=True):
-            dots = ax.scatter(
-                np.full(len(angle), beta), degrees(angle), s=60 * np.asarray(mass),
-                color=ROLES["found"].colour, alpha=0.7, linewidth=0,
-            )  # fmt: skip
-            record(dots, "atoms", size=None, mass=mass)
-        for beta, angle in item.get("lines", ()):
-            line = {**ROLES["sharpened"].line, "linewidth": 1.5}
-            ax.plot(beta, degrees(angle), **line, gid="closed form")
+        beta = np.repeat(item["beta"], [len(angle) for angle in item["angle"]])
+        angle, mass = degrees(np.concatenate(item["angle"])), np.concatenate(item["mass"])
+        dots = {"color": ROLES["found"].colour, "alpha": 0.7, "linewidth": 0}
+        ax.scatter(beta, angle, s=60 * mass, **dots)
+        forms = [(beta, degrees(angle), "closed form") for beta, angle in item["lines"]]
+        for x, y, _ in forms:
+            ax.plot(x, y, **{**ROLES["sharpened"].line, "linewidth": 1.5})
+        atoms = {"beta": beta, "degrees": angle, "mass": mass}
+        data[item["title"]] = {"atoms": atoms, "closed forms": forms}
         ax.set(xscale="log", xlabel=r"$\beta$", title=item["title"], ylim=(-180, 180))
         ax.yaxis.set_major_locator(DEGREES)
     axes[0, 0].set_ylabel("angle of the atoms (degrees)")
-    return figure
-
-
-@drawing
-def gap_cloud(groups: Sequence[Mapping], *, limits: tuple[float, float]) -> Figure:
-    """Excess energies against certified gaps, on logarithmic axes: no point is above the line."""
-    figure, axes = new_figure(6.0, 4.4)
-    for group in groups:
-        axes.plot(
-            group["gap"], group["excess"], linestyle="", marker=group["marker"], markersize=3.5,
-            alpha=0.45, color=ROLES[group["role"]].colour, label=group["label"],
-        )  # fmt: skip
-    axes.plot(limits, limits, label="excess = gap", **ROLES["bound"].line)
-    axes.set(
-        xscale="log", yscale="log", xlim=limits, ylim=limits, xlabel="certified gap",
-        ylabel="$E-\\min E$",
-    )  # fmt: skip
-    for handle in axes.legend(loc="upper left").legend_handles:
-        handle.set_alpha(1)
-    return figure
+    return figure, data

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import io
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from PIL import Image
 
 from companion.plots.data import table_of_frames
-from companion.plots.style import Picture, as_output
+from companion.plots.picture import Picture, as_output
 
 __all__ = ["Frames", "frames"]
 
@@ -44,23 +43,18 @@ class Frames:
 
     @property
     def data(self) -> str:
-        """What the pictures show, as CSV: one row for each point, with the slider's label."""
-        drawn = (picture.contents for picture in self.pictures)
-        return table_of_frames(zip(self.labels, drawn, strict=True))
+        """What the pictures are given, as CSV, with the slider's label."""
+        given = (picture.given for picture in self.pictures)
+        return table_of_frames(zip(self.labels, given, strict=True))
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         return as_output(self.data)
 
     def _repr_html_(self) -> str:
-        images = []
-        for picture, label, alt in zip(self.pictures, self.labels, self.alts, strict=True):
-            data = base64.b64encode(_small(picture.png)).decode()
-            width, height = (n // 2 for n in picture.size)
-            images.append(
-                f'<img src="data:image/png;base64,{data}" alt="{html.escape(alt)}" '
-                f'data-label="{html.escape(label)}" width="{width}" height="{height}" '
-                'style="max-width:100%;height:auto">'
-            )
+        images = [
+            picture.image(alt, _small(picture.png), f'data-label="{html.escape(label)}" ')
+            for picture, label, alt in zip(self.pictures, self.labels, self.alts, strict=True)
+        ]
         return _markup(self.name, self.labels, images, self.start, self.caption)
 
     def __repr__(self) -> str:

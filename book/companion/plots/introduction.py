@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from companion.plots.data import DECORATION
-from companion.plots.stability import SHADES
-from companion.plots.style import INK, ROLES, drawing, new_figure
+from companion.plots.charts import falling_risk
+from companion.plots.picture import drawing
+from companion.plots.stability import name_regimes
+from companion.plots.style import INK, ROLES, new_figure
 
 __all__ = ["heads_at_work", "two_starts"]
 
@@ -35,9 +36,9 @@ def heads_at_work(
     top, bars, curve = axes["heads"], axes["law"], axes["risk"]
     grey, blue = ROLES["reference"].colour, ROLES["measured"].colour
     way = path[: at + 1].transpose(2, 0, 1)
-    top.plot(*way, color=grey, alpha=0.5, linewidth=0.8, gid="way")
-    top.plot(*path[at].T, **{**ROLES["found"].line, "markersize": 6, "alpha": 0.75}, gid="head")
-    top.axhline(0, color=INK, linewidth=0.8, gid=DECORATION)
+    top.plot(*way, color=grey, alpha=0.5, linewidth=0.8)
+    top.plot(*path[at].T, **{**ROLES["found"].line, "markersize": 6, "alpha": 0.75})
+    top.axhline(0, color=INK, linewidth=0.8)
     top.set_yscale("asinh", linear_width=0.5)
     reach, low = 1.6 * path[..., 1].max(), min(-0.5, 1.2 * path[..., 1].min())
     top.set(
@@ -51,7 +52,7 @@ def heads_at_work(
 
     places = np.arange(len(words))
     colours = [blue if i == right else grey for i in places]
-    drawn = bars.barh(places, law, color=colours, alpha=0.85, height=0.68, gid="probability")
+    drawn = bars.barh(places, law, color=colours, alpha=0.85, height=0.68)
     for patch, value in zip(drawn, law, strict=True):
         bars.annotate(
             f"{value:.2f}", (patch.get_width(), patch.get_y() + patch.get_height() / 2),
@@ -65,16 +66,9 @@ def heads_at_work(
     bars.set(xlabel="predicted probability", ylabel="next word")
     bars.spines["bottom"].set_visible(False)
 
-    curve.plot(times, risk, **{**ROLES["measured"].line, "marker": ""}, gid="risk")
-    curve.plot(times[at], risk[at], **{**ROLES["found"].line, "markersize": 8}, gid="now")
-    curve.axhline(limit, **ROLES["reference"].line, gid="least possible")
-    curve.annotate(
-        "least possible", (times[-1], limit), xytext=(0, 4), textcoords="offset points",
-        ha="right", fontsize=9, color=grey,
-    )  # fmt: skip
-    curve.set(
-        xlabel=r"training time $\tau$", ylabel="risk\n(nats per token)",
-        ylim=(0, 1.08 * np.max(risk)),
+    falling_risk(
+        curve, times, risk, at, limit, xlabel=r"training time $\tau$",
+        ylabel="risk\n(nats per token)", ylim=(0, 1.08 * np.max(risk)),
     )  # fmt: skip
     return figure
 
@@ -91,19 +85,10 @@ def two_starts(
 ) -> Figure:
     """Where flows from two starts end, against one parameter, over named regimes."""
     figure, axes = new_figure(6.4, 3.9)
-    edges = [xlim[0], *(border for border, _ in borders), xlim[1]]
     top = 1.3 * max(np.max(item["y"]) for item in series)
-    for i, name in enumerate(names):
-        shade = SHADES[len(names) - 1 - i]
-        axes.axvspan(
-            edges[i], edges[i + 1], color=shade, alpha=0.6, linewidth=0, zorder=0, gid=DECORATION
-        )
-        axes.annotate(
-            name, ((edges[i] + edges[i + 1]) / 2, top), xytext=(0, -5), ha="center", va="top",
-            textcoords="offset points", fontsize=9, color=INK,
-        )  # fmt: skip
+    name_regimes(axes, [xlim[0], *(border for border, _ in borders), xlim[1]], names)
     for border, name in borders:
-        axes.axvline(border, color=INK, linewidth=1.2, gid=name)
+        axes.axvline(border, color=INK, linewidth=1.2)
         axes.annotate(
             name, (border, 0.78 * top), xytext=(5, 0), textcoords="offset points", fontsize=11
         )

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from companion.plots.data import DECORATION
-from companion.plots.style import ROLES, drawing, new_figure
+from companion.plots.picture import drawing
+from companion.plots.style import ROLES, new_figure
 
 __all__ = ["imbalance"]
 
@@ -21,31 +21,28 @@ def imbalance(
     gap: Sequence[np.ndarray],
     *,
     labels: Sequence[str],
-    envelope: tuple[np.ndarray, str] | None = None,
-    xlim: tuple[float, float] = (0.0, 2.0),
-    ylim: tuple[float, float] = (1e-10, 1.0),
+    envelope: tuple[np.ndarray, str],
+    xlim: tuple[float, float],
+    ylim: tuple[float, float],
 ) -> Figure:
     """Sizes of the value matrices along several flows, one of them marked, and its gap beside."""
     figure, (left, right) = new_figure(7.6, 3.6, ncols=2, width_ratios=(1, 1.15))
     grey = ROLES["reference"].colour
-    # in grey all flows, of which the marked one is drawn again
-    others = [DECORATION if i == at else name for i, name in enumerate(labels)]
-    for path, name in zip(paths, others, strict=True):
-        left.plot(*np.asarray(path).T, color=grey, alpha=0.4, linewidth=1, gid=name)
+    for path in paths:  # in grey all flows, of which the marked one is drawn again
+        left.plot(*np.asarray(path).T, color=grey, alpha=0.4, linewidth=1)
     shown = np.asarray(paths[at])
-    left.plot(*shown.T, **{**ROLES["measured"].line, "marker": ""}, gid=labels[at])
-    left.plot(*shown[0], **{**ROLES["found"].line, "markersize": 5}, gid=f"{labels[at]}: start")
-    left.plot(*shown[-1], **{**ROLES["found"].line, "markersize": 8}, gid=f"{labels[at]}: end")
-    left.plot(xlim, xlim, **{**ROLES["reference"].line, "linewidth": 1}, gid=DECORATION)
+    left.plot(*shown.T, **{**ROLES["measured"].line, "marker": ""})
+    left.plot(*shown[0], **{**ROLES["found"].line, "markersize": 5})
+    left.plot(*shown[-1], **{**ROLES["found"].line, "markersize": 8})
+    left.plot(xlim, xlim, **{**ROLES["reference"].line, "linewidth": 1})
     left.set(
         xlabel=r"$\|W_V\|$", ylabel=r"$\|W_O\|$", xlim=xlim, ylim=xlim, title="Where the head goes",
         aspect="equal",
     )  # fmt: skip
-    for time, other, name in zip(tau, gap, others, strict=True):
-        right.plot(time, other, color=grey, alpha=0.4, linewidth=1, gid=name)
+    for time, other in zip(tau, gap, strict=True):
+        right.plot(time, other, color=grey, alpha=0.4, linewidth=1)
     right.plot(tau[at], gap[at], **{**ROLES["measured"].line, "marker": ""}, label=labels[at])
-    if envelope is not None:
-        right.plot(tau[at], envelope[0], **ROLES["bound"].line, label=envelope[1])
+    right.plot(tau[at], envelope[0], **ROLES["bound"].line, label=envelope[1])
     right.set(
         xlabel=r"rescaled time $\tau$", ylabel="excess $E$ (nats per token)", xscale="log",
         yscale="log", ylim=ylim, title="How fast",

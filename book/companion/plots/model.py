@@ -8,16 +8,17 @@ import numpy as np
 from matplotlib.colors import SymLogNorm
 from matplotlib.figure import Figure
 
-from companion.plots.data import DECORATION, record
-from companion.plots.style import DIVERGING, INK, ROLES, SEQUENTIAL, drawing, new_figure
+from companion.plots.charts import causal_map, numbers
+from companion.plots.picture import drawing
+from companion.plots.style import DIVERGING, INK, ROLES, SEQUENTIAL, new_figure
 
-__all__ = ["head_view", "hessian_blocks", "prediction_map", "sensitivity", "two_paths"]
+__all__ = ["head_view", "hessian_blocks", "prediction_map", "sensitivity"]
 
 
-def strip(axes, values, columns, rows, *, cmap, low, high, digits, gid, top=False):
+def strip(axes, values, columns, rows, *, cmap, low, high, digits, top=False):
     """Draw a matrix as coloured cells with its numbers written in them."""
     values = np.atleast_2d(values)
-    axes.imshow(values, cmap=cmap, vmin=low, vmax=high, aspect="auto", gid=gid)
+    image = axes.imshow(values, cmap=cmap, vmin=low, vmax=high, aspect="auto")
     axes.grid(False)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
@@ -27,19 +28,9 @@ def strip(axes, values, columns, rows, *, cmap, low, high, digits, gid, top=Fals
         axes.set_xticks(range(len(columns)), columns)
     else:
         axes.set_xticks([])
-    mapped = axes.images[0]
-    for i, j in np.ndindex(values.shape):
-        red, green, blue, _ = mapped.cmap(mapped.norm(values[i, j]))
-        dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.55
-        axes.text(
-            j,
-            i,
-            f"{values[i, j].round(digits) + 0.0:.{digits}f}".replace("-", "−"),  # no minus zero
-            ha="center",
-            va="center",
-            fontsize=8.5,
-            color="white" if dark else INK,
-        )
+    numbers(  # without minus zero
+        axes, image, lambda x: f"{x.round(digits) + 0.0:.{digits}f}".replace("-", "−"), 8.5
+    )
 
 
 @drawing
@@ -61,22 +52,16 @@ def prediction_map(
     )
     heads = [f"head {i + 1}" for i in range(M)]
     reach = np.abs(logits).max()
-    strip(
-        grid[0, 0], attention, tokens, heads, cmap=SEQUENTIAL, low=0, high=1, digits=2, top=True,
-        gid="attention weight",
-    )  # fmt: skip
-    for axes, values, rows, gid in (
-        (grid[0, 1], logits, [""] * M, "logits of the heads"),
-        (grid[1, 1], mean, ["mean"], "mean logits"),
+    strip(grid[0, 0], attention, tokens, heads, cmap=SEQUENTIAL, low=0, high=1, digits=2, top=True)
+    for axes, values, rows in (
+        (grid[0, 1], logits, [""] * M),
+        (grid[1, 1], mean, ["mean"]),
     ):
         strip(
             axes, values, words, rows, cmap=DIVERGING, low=-reach, high=reach, digits=1,
-            top=axes is grid[0, 1], gid=gid,
+            top=axes is grid[0, 1],
         )  # fmt: skip
-    strip(
-        grid[2, 1], law, words, ["softmax"], cmap=SEQUENTIAL, low=0, high=1, digits=2,
-        gid="predicted probability",
-    )  # fmt: skip
+    strip(grid[2, 1], law, words, ["softmax"], cmap=SEQUENTIAL, low=0, high=1, digits=2)
     grid[0, 0].set_title("1  each head attends", pad=8)
     grid[0, 1].set_title("2  and writes logits", pad=8)
     note = {"ha": "right", "va": "center", "fontsize": 10.5, "fontweight": "bold"}
@@ -84,7 +69,7 @@ def prediction_map(
         axes.axis("off")
         axes.text(0.72, 0.5, text, transform=axes.transAxes, **note)
     text = f"5  loss: −log p({target}) = {loss:.4f} nats"
-    grid[2, 1].set_xlabel(text, fontweight="bold", labelpad=8, gid=DECORATION)
+    grid[2, 1].set_xlabel(text, fontweight="bold", labelpad=8)
     return figure
 
 
@@ -94,31 +79,16 @@ def head_view(
 ) -> Figure:
     """A head that looks back by a fixed lag: its score against the lag, and its attention."""
     figure, (left, right) = new_figure(7.0, 3.3, ncols=2, width_ratios=(1.25, 1))
-    left.plot(lags, score, **{**ROLES["reference"].line, "linestyle": "-"}, gid="score")
+    left.plot(lags, score, **{**ROLES["reference"].line, "linestyle": "-"})
     past, grey = seen[:, 0] >= 0, ROLES["reference"].colour
-    left.plot(*seen[past].T, **ROLES["found"].line, gid="pairs of tokens")
-    left.plot(
-        *seen[~past].T, color=grey, marker="x", linestyle="", markersize=6,
-        gid="masked pairs",
-    )  # fmt: skip
+    left.plot(*seen[past].T, **ROLES["found"].line)
+    left.plot(*seen[~past].T, color=grey, marker="x", linestyle="", markersize=6)
     left.axvspan(lags.min(), -0.5, color=grey, alpha=0.1, linewidth=0)
     left.annotate("masked", (0.01, 1.02), xycoords="axes fraction", color=grey, fontsize=9)
     left.set(xlabel="tokens back (lag)", ylabel="score", xlim=(lags.min(), lags.max()))
     left.set_xticks(range(int(np.ceil(lags.min())), int(lags.max()) + 1))
-    T = len(A)
-    right.imshow(
-        np.ma.masked_where(~np.tri(T, dtype=bool), A), cmap=SEQUENTIAL, vmin=0, vmax=1,
-        gid="attention weight",
-    )  # fmt: skip
-    right.grid(False)
-    right.set_xticks(range(T), tokens)
-    right.set_yticks(range(T), tokens)
-    right.set(xlabel="looks at (key)", ylabel="position (query)")
-    for t, u in zip(*np.tril_indices(T), strict=True):
-        right.text(
-            u, t, f"{A[t, u]:.2f}", ha="center", va="center", fontsize=8,
-            color="white" if A[t, u] > 0.55 else INK,
-        )  # fmt: skip
+    causal_map(right, A, tokens, text="{:.2f}".format)
+    right.set_ylabel("position (query)")
     return figure
 
 
@@ -133,16 +103,13 @@ def sensitivity(
 ) -> Figure:
     """Largest eigenvalue of the softmax Jacobian against the entropy of the prediction."""
     figure, axes = new_figure(7.0, 3.9)
-    axes.plot(
-        entropy, largest, **{**ROLES["found"].line, "markersize": 2.2, "alpha": 0.4},
-        gid="sampled predictions",
-    )  # fmt: skip
+    axes.plot(entropy, largest, **{**ROLES["found"].line, "markersize": 2.2, "alpha": 0.4})
     for (x, y, label, at), role in zip(envelope, ("leading", "second"), strict=True):
-        axes.plot(x, y, **{**ROLES[role].line, "marker": "", "linewidth": 1.6}, gid=label)
+        axes.plot(x, y, **{**ROLES[role].line, "marker": "", "linewidth": 1.6})
         axes.annotate(label, at, color=ROLES[role].colour, fontsize=9)
     right = float(np.max(entropy))
     for height, text, role in ((paper, "paper: 1", "bound"), (sharp, "sharp: 1/2", "sharpened")):
-        axes.axhline(height, **ROLES[role].line, gid=text)
+        axes.axhline(height, **ROLES[role].line)
         axes.annotate(
             text, (right, height), xytext=(0, 5), textcoords="offset points", ha="right",
             color=ROLES[role].colour, fontsize=9,
@@ -156,41 +123,17 @@ def sensitivity(
 
 
 @drawing
-def two_paths(s: np.ndarray, along_mixture: np.ndarray, along_displacement: np.ndarray) -> Figure:
-    """Risk along a mixture and along a displacement between the same two measures."""
-    figure, axes = new_figure(7.0, 3.6)
-    chord = np.interp(s, [0, 1], along_mixture[[0, -1]])
-    named = (
-        (chord, "reference", "chord", 0.5, 7),
-        (along_mixture, "measured", "mixture: heads of both, weights $1-s$ and $s$", 0.4, -26),
-        (along_displacement, "second", "displacement: every head moves to its partner", 0.62, 18),
-    )
-    for y, role, label, at, up in named:
-        style = {**ROLES[role].line, "markevery": max(1, len(s) // 10)}
-        axes.plot(s, y, **style, gid=label)
-        axes.annotate(
-            label, (at, np.interp(at, s, y)), xytext=(0, up), textcoords="offset points",
-            ha="center", va="center", color=ROLES[role].colour, fontsize=9,
-        )  # fmt: skip
-    axes.plot([0, 1], chord[[0, -1]], "o", color=INK, markersize=6, gid="ends")
-    axes.set(xlabel="$s$", ylabel="risk (nats per token)")
-    axes.margins(y=0.16)
-    return figure
-
-
-@drawing
 def hessian_blocks(H: np.ndarray, sizes: Sequence[int], names: Sequence[str]) -> Figure:
     """A Hessian with its parameter blocks marked; cells that are exactly zero are grey."""
     figure, axes = new_figure(4.9, 4.2)
     reach = np.abs(H).max()
     norm = SymLogNorm(reach / 100, vmin=-reach, vmax=reach)
     axes.set_facecolor("#c3c7cf")
-    image = axes.imshow(np.ma.masked_where(H == 0, H), cmap=DIVERGING, norm=norm, gid="entry")
-    record(image, value=H)  # the zeros are grey
+    image = axes.imshow(np.ma.masked_where(H == 0, H), cmap=DIVERGING, norm=norm)
     edges = np.concatenate([[0], np.cumsum(sizes)])
     for edge in edges[1:-1] - 0.5:
-        axes.axhline(edge, color=INK, linewidth=1, gid=DECORATION)
-        axes.axvline(edge, color=INK, linewidth=1, gid=DECORATION)
+        axes.axhline(edge, color=INK, linewidth=1)
+        axes.axvline(edge, color=INK, linewidth=1)
     middle = (edges[1:] + edges[:-1] - 1) / 2
     axes.set_xticks(middle, names)
     axes.set_yticks(middle, names)

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from companion.plots.data import DECORATION
-from companion.plots.style import ROLES, drawing, new_figure
+from companion.plots.picture import drawing
+from companion.plots.style import ROLES, new_figure
 
 __all__ = ["count_panels", "mass_panels"]
 
@@ -19,14 +19,10 @@ NAMES = {"none": "no perceptron", "relu": "ReLU", "gelu": "GeLU"}
 MARKS = {"none": "s", "relu": "^", "gelu": "o"}
 
 
-def _hollow(axes, item: Mapping, x, y, settled, **style) -> None:
+def _hollow(axes, x, y, settled, **style) -> None:
     """Points, filled where a run has stopped by its rule."""
-    for mask, late in ((settled, ""), (~settled, ", not stopped")):
-        face = "white" if late else style["color"]
-        axes.plot(
-            x[mask], y[mask], linestyle="", markerfacecolor=face, gid=f"{item['label']}{late}",
-            **style,
-        )  # fmt: skip
+    for mask, face in ((settled, style["color"]), (~settled, "white")):
+        axes.plot(x[mask], y[mask], linestyle="", markerfacecolor=face, **style)
 
 
 @drawing
@@ -36,7 +32,7 @@ def count_panels(
     titles: Sequence[str],
     rows: Sequence[str],
     log: Sequence[bool],
-) -> Figure:
+) -> tuple[Figure, dict]:
     """Numbers of clusters against the square root of beta, hollow where a run has not stopped."""
     figure, grid = new_figure(
         8.2, 2.5 * len(panels) + 0.5, nrows=len(panels), ncols=len(titles), squeeze=False
@@ -49,10 +45,10 @@ def count_panels(
                 role = ROLES[item["role"]]
                 look = {"color": role.colour, "marker": item.get("marker", "o"), "markersize": 4.2}
                 axes.plot(
-                    item["x"], item["y"], color=role.colour, linewidth=1.2, gid=DECORATION,
+                    item["x"], item["y"], color=role.colour, linewidth=1.2,
                     linestyle=item.get("dash", "-"),
                 )  # fmt: skip
-                _hollow(axes, item, item["x"], item["y"], item["settled"], **look)
+                _hollow(axes, item["x"], item["y"], item["settled"], **look)
                 (names[item["label"]],) = axes.plot(
                     [], [], linestyle=item.get("dash", "-"), linewidth=1.2, **look
                 )
@@ -74,11 +70,15 @@ def count_panels(
         [], [], linestyle="", marker="o", color=grey, markerfacecolor="white"
     )
     figure.legend(names.values(), names, loc="outside lower center", ncols=4)
-    return figure
+    return figure, {"panels": [
+        {"title": f"{word}, {title}", "counts": panel}
+        for word, row in zip(rows, panels, strict=True)
+        for title, panel in zip(titles, row, strict=True)
+    ]}  # fmt: skip
 
 
 @drawing
-def mass_panels(panels: Sequence[Mapping]) -> Figure:
+def mass_panels(panels: Sequence[Mapping]) -> tuple[Figure, dict]:
     """Masses of clusters against bounds, a line through the heaviest, three panels in a row."""
     columns = min(len(panels), 3)
     lines = -(-len(panels) // columns)
@@ -86,14 +86,18 @@ def mass_panels(panels: Sequence[Mapping]) -> Figure:
         8.2, 2.7 * lines + 0.5, nrows=lines, ncols=columns, sharey=True, squeeze=False
     )
     names: dict = {}
+    data: dict = {}
     for axes, item in zip(grid.ravel(), panels, strict=False):
         for units, (x, mass, settled) in item["masses"].items():
-            name, x, mass = {"label": NAMES[units]}, np.asarray(x), np.asarray(mass)
+            x, mass, settled = np.asarray(x), np.asarray(mass), np.asarray(settled, bool)
             look = {"marker": MARKS[units], "color": ROLES[UNITS[units]].colour, "markersize": 3.8}
-            _hollow(axes, name, x, mass, np.asarray(settled), **look)
+            _hollow(axes, x, mass, settled, **look)
             (names[NAMES[units]],) = axes.plot([], [], linestyle="", **look)
             heaviest = [(at, np.max(mass[x == at])) for at in np.unique(x)]
-            axes.plot(*np.transpose(heaviest), color=look["color"], linewidth=1, gid=DECORATION)
+            axes.plot(*np.transpose(heaviest), color=look["color"], linewidth=1)
+            name = f"{item['title']}, {NAMES[units]}"
+            data[name] = {"x": x, "mass": mass, "settled": settled}
+        data[f"{item['title']}, bounds"] = item["bounds"]
         for x, bound, role, label in item["bounds"]:
             (names[label],) = axes.plot(x, bound, **ROLES[role].line, label=label)
         axes.set(xlabel=item["xlabel"], xscale=item["xscale"], title=item["title"])
@@ -101,4 +105,4 @@ def mass_panels(panels: Sequence[Mapping]) -> Figure:
     for axes in grid[:, 0]:
         axes.set_ylabel("mass of a cluster")
     figure.legend(names.values(), names, loc="outside lower center", ncols=4)
-    return figure
+    return figure, data

@@ -10,10 +10,10 @@ from matplotlib.colors import LogNorm, SymLogNorm
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from companion.plots.data import DECORATION, record
-from companion.plots.style import DIVERGING, INK, ROLES, SEQUENTIAL, drawing, new_figure
+from companion.plots.picture import drawing
+from companion.plots.style import DIVERGING, INK, ROLES, SEQUENTIAL, new_figure
 
-__all__ = ["sphere_histograms"]
+__all__ = ["Camera", "sphere_histograms"]
 
 #: Distance of the eye from the centre of the sphere.
 EYE = 4.0
@@ -23,7 +23,7 @@ PIXELS = 240
 CELLS = (24, 12)
 
 
-class _Camera:
+class Camera:
     """Perspective view of the unit sphere from a direction; its outline has radius 1."""
 
     def __init__(self, towards):
@@ -57,29 +57,24 @@ def _view(axes, camera, points, weights, landscape, norm, kinks):
     inside = np.isfinite(surface[..., 0])
     values = np.full(inside.shape, np.nan)
     values[inside] = landscape(surface[inside])
-    image = axes.imshow(
+    axes.imshow(
         values, extent=(-1, 1, -1, 1), origin="lower", cmap=DIVERGING, norm=norm, alpha=0.75
     )
-    # tables hold points of the sphere, not of the picture
-    record(image, "potential", **dict(zip("xyz", surface.reshape(-1, 3).T, strict=True)))
     turn = np.linspace(0, 2 * np.pi, 200)
     for a in np.asarray(kinks).reshape(-1, 3):
         first = np.linalg.svd(a[None])[2][1:]
         screen, near = camera.project(np.stack([np.cos(turn), np.sin(turn)], axis=1) @ first)
         screen[~near] = np.nan
-        axes.plot(*screen.T, color=INK, linewidth=0.8, linestyle=(0, (3, 2)), alpha=0.7,
-                  gid=DECORATION)  # fmt: skip
+        axes.plot(*screen.T, color=INK, linewidth=0.8, linestyle=(0, (3, 2)), alpha=0.7)
     screen, near = camera.project(np.asarray(points))
     points, weights = np.asarray(points), np.asarray(weights)
     size = 9 + 260 * weights
-    for side, alpha, name in ((~near, 0.4, "far particles"), (near, 0.9, "near particles")):
-        dots = axes.scatter(
+    for side, alpha in ((~near, 0.4), (near, 0.9)):
+        axes.scatter(
             *screen[side].T, s=size[side], color=ROLES["found"].colour, alpha=alpha,
             edgecolors="white", linewidths=0.4,
         )  # fmt: skip
-        x, y, z = points[side].T
-        record(dots, name, x=x, y=y, z=z, size=None, weight=weights[side])
-    axes.plot(np.cos(turn), np.sin(turn), color=INK, linewidth=0.8, gid=DECORATION)
+    axes.plot(np.cos(turn), np.sin(turn), color=INK, linewidth=0.8)
     axes.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05), aspect="equal")
     axes.axis("off")
 
@@ -117,15 +112,15 @@ def sphere_histograms(
     landscape: Callable | None = None,
     kinks: ArrayLike = (),
     towards: ArrayLike = (1, -1, 0.6),
-) -> Figure:
+) -> tuple[Figure, dict]:
     """Histograms of clouds in spherical angles over cells of equal area, and the spheres below."""
     n = len(states)
     figure, grid = new_figure(2.9 * n, 5.0, nrows=2, ncols=n, height_ratios=(1, 1.25))
-    camera = _Camera(towards)
+    camera = Camera(towards)
     lands = [state.get("landscape", landscape) for state in states]
     norms = [_norm(land) for land in lands]
     norm = max(norms, key=lambda item: item.vmax)
-    shade = LogNorm(0.1, CELLS[0] * CELLS[1])
+    shade, data = LogNorm(0.1, CELLS[0] * CELLS[1]), {}
     for axes, state in zip(grid[0], states, strict=True):
         x, w = np.asarray(state["points"]), np.asarray(state["weights"])
         # heights in equal steps are bands of equal area
@@ -134,9 +129,9 @@ def sphere_histograms(
             range=((-np.pi, np.pi), (-1, 1)),
         )  # fmt: skip
         density = np.where(density > 0, density * CELLS[0] * CELLS[1], np.nan)
-        image = axes.pcolormesh(
-            turn / np.pi, height, density.T, norm=shade, cmap=SEQUENTIAL, gid="density"
-        )
+        data |= {"azimuth / π, edges": turn / np.pi, "height, edges": height}
+        data[state["title"]] = {"points": x, "weights": w, "density / uniform": density}
+        image = axes.pcolormesh(turn / np.pi, height, density.T, norm=shade, cmap=SEQUENTIAL)
         angles = np.array([0, 60, 90, 120, 180])
         axes.set_yticks(np.cos(np.deg2rad(angles)), [f"{angle}°" for angle in angles])
         axes.set_xticks([-1, 0, 1], ["−π", "0", "π"])
@@ -150,4 +145,4 @@ def sphere_histograms(
         edges = state.get("kinks", kinks)
         _view(axes, camera, state["points"], state["weights"], land, norm, edges)
     _scale(figure, norm, grid[1])
-    return figure
+    return figure, data

@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from companion.plots.charts import draw_series, name_ends, slope_triangle
-from companion.plots.data import DECORATION
-from companion.plots.style import INK, ROLES, drawing, new_figure
+from companion.plots.picture import drawing
+from companion.plots.style import INK, ROLES, new_figure
 
-__all__ = ["boosting_rounds", "excess_distribution", "excess_rates"]
+__all__ = ["excess_distribution", "excess_rates"]
 
 
 @drawing
@@ -45,19 +45,24 @@ def excess_rates(
 
 
 @drawing
-def excess_distribution(panels: Sequence[Mapping], *, bins: int = 48) -> Figure:
+def excess_distribution(panels: Sequence[Mapping], *, bins: int) -> tuple[Figure, dict]:
     """Histograms of the excess risk of M drawn heads, scaled so that a limit law appears."""
     figure, grid = new_figure(7.4, 3.1, ncols=len(panels), squeeze=False)
+    data = {}
     for axes, panel in zip(grid[0], panels, strict=True):
         low, high = panel["range"]
         draws, (x, density) = np.asarray(panel["draws"]), panel["limit"]
-        axes.hist(
+        bars, edges, _ = axes.hist(
             np.clip(draws, low, high), bins=np.linspace(low, high, bins + 1), density=True,
-            color=ROLES["measured"].colour, alpha=0.35, gid="draws",
+            color=ROLES["measured"].colour, alpha=0.35,
         )  # fmt: skip
-        axes.plot(x, density, **ROLES["reference"].line, gid="limit law")
-        axes.axvline(draws.mean(), color=ROLES["measured"].colour, linewidth=2, gid="mean")
-        axes.axvline(0, color=INK, linewidth=0.8, gid=DECORATION)
+        data[panel["title"]] = {
+            "mean": draws.mean(), "draws": {"x": (edges[1:] + edges[:-1]) / 2, "density": bars},
+            "limit law": {"x": x, "density": density},
+        }  # fmt: skip
+        axes.plot(x, density, **ROLES["reference"].line)
+        axes.axvline(draws.mean(), color=ROLES["measured"].colour, linewidth=2)
+        axes.axvline(0, color=INK, linewidth=0.8)
         axes.set(
             xlabel=panel["xlabel"], title=panel["title"], xlim=(low, high),
             ylim=(0, 1.45 * np.max(density)), yticks=[],
@@ -67,21 +72,4 @@ def excess_distribution(panels: Sequence[Mapping], *, bins: int = 48) -> Figure:
             textcoords="offset points", va="center", fontsize=9, color=ROLES["measured"].colour,
         )  # fmt: skip
     grid[0, 0].set_ylabel("density")
-    return figure
-
-
-@drawing
-def boosting_rounds(panels: Sequence[Mapping], *, ylabel: str = "nats per token") -> Figure:
-    """Both ends of the gap against boosting rounds, one panel for each task."""
-    figure, grid = new_figure(8.0, 3.6, ncols=len(panels), sharey=True, squeeze=False)
-    for axes, panel in zip(grid[0], panels, strict=True):
-        axes.set(xlabel="heads added", title=panel["title"], yscale="log")
-        axes.yaxis.set_minor_formatter(NullFormatter())
-        draw_series(axes, panel["series"], direct=False)
-        axes.get_legend().remove()
-        last = max(int(np.max(item["x"])) for item in panel["series"])
-        axes.set_xticks(range(0, last + 1, max(1, last // 4)))
-    grid[0, 0].set_ylabel(ylabel)
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-    return figure
+    return figure, data

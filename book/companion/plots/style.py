@@ -1,40 +1,15 @@
-"""The one figure style: palette, roles, and pictures that show themselves."""
+"""The one figure style: palette, and roles of what is drawn."""
 
 from __future__ import annotations
 
-import functools
-import io
-import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, ParamSpec
+from dataclasses import dataclass
+from typing import Any
 
-import matplotlib as mpl
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from companion.plots.data import Contents, contents, table
-
-__all__ = ["DATA_MIME", "ROLES", "Picture", "Role", "drawing", "new_figure"]
-
-P = ParamSpec("P")
+__all__ = ["ROLES", "STYLE", "Role", "new_figure"]
 
 INK, FAINT = "#1f2430", "#d9dce3"
-
-#: The data of a figure beside its picture in the output of a cell; `make run` makes a file of it.
-DATA_MIME = "application/vnd.mfbook.data+csv"
-
-
-def as_output(data: str) -> dict[str, str]:
-    """The data as a part of the output; for `make run` and `make test`, which ask for it.
-
-    Nobody else does: notebooks do not store it, and what stock nbval compares has the same fields.
-    """
-    return {DATA_MIME: data} if os.environ.get("MFBOOK_FIGURE_DATA") else {}
-
-
-#: Twice the width at which a page shows a figure: sharp on dense screens.
-DPI = 200
 
 
 @dataclass(frozen=True)
@@ -109,67 +84,7 @@ STYLE: dict[Any, object] = {
 }
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A finished figure as PNG bytes, with its data; in a notebook it displays itself.
-
-    ``figure.data`` is the table behind the picture as CSV in long form, ``figure.rows()`` the same
-    with full precision and every row.
-    """
-
-    png: bytes
-    contents: Contents = field(default=Contents(), repr=False, compare=False)
-
-    @property
-    def data(self) -> str:
-        """What the figure shows, as CSV: one row for each point, comments on panels and axes."""
-        return table(self.contents)
-
-    def rows(self) -> list[dict]:
-        """What the figure shows: a dictionary for each point, with full precision."""
-        return self.contents.rows()
-
-    def _repr_png_(self):
-        # at half its pixel size
-        return self.png, {"width": self.size[0] // 2, "height": self.size[1] // 2}
-
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        return as_output(self.data)
-
-    def __repr__(self) -> str:
-        return "Picture({} x {} pixels)".format(*self.size)
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Width and height in pixels, read from the PNG header."""
-        width, height = (int.from_bytes(self.png[i : i + 4], "big") for i in (16, 20))
-        return width, height
-
-
 def new_figure(width: float = 7.0, height: float = 3.6, **grid: Any) -> tuple[Figure, Any]:
     """Return a figure of the given size in inches and its axes; ``grid`` goes to ``subplots``."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(**grid)
-
-
-def drawing(function: Callable[P, Figure]) -> Callable[P, Picture]:
-    """Decorator: run a function that draws a figure in the book's style; return the picture.
-
-    The style holds inside the call only: a reader's own matplotlib settings stay untouched. The
-    picture's data are read from what was drawn; series are named by the ``gid`` of an artist or by
-    its label, and what has the ``gid`` ``"decoration"`` is left out.
-    """
-
-    @functools.wraps(function)
-    def draw(*args: P.args, **kwargs: P.kwargs) -> Picture:
-        with mpl.rc_context({**mpl.rcParamsDefault, "backend": mpl.rcParams["backend"], **STYLE}):
-            file = io.BytesIO()
-            figure = function(*args, **kwargs)
-            figure.dpi = DPI
-            # not savefig, which draws once more, for the layout; and no software name or date
-            # inside: the same data give the same bytes
-            FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})
-            # after it was drawn, so that reading cannot change the picture
-            return Picture(file.getvalue(), contents(figure))
-
-    return draw

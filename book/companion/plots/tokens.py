@@ -8,11 +8,11 @@ import numpy as np
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MultipleLocator, NullFormatter
-from numpy.typing import ArrayLike
 
-from companion.plots.data import DECORATION, record
-from companion.plots.spheres import _Camera
-from companion.plots.style import DIVERGING, INK, ROLES, SEQUENTIAL, drawing, new_figure
+from companion.plots.charts import numbers
+from companion.plots.picture import drawing
+from companion.plots.spheres import Camera
+from companion.plots.style import DIVERGING, INK, ROLES, SEQUENTIAL, new_figure
 
 __all__ = ["blow_up", "mirror", "scores_and_weights", "tokens_on_circle", "tokens_on_sphere"]
 
@@ -25,7 +25,7 @@ def scores_and_weights(
     weights: np.ndarray,
     words: Sequence[str],
     *,
-    titles: tuple[str, str] = ("Scores", "Weights"),
+    titles: tuple[str, str],
 ) -> Figure:
     """Two heat maps with the number in each cell; a masked score is empty and marked."""
     T = len(words)
@@ -39,21 +39,13 @@ def scores_and_weights(
          {"cmap": SEQUENTIAL, "vmin": 0, "vmax": 1}),
     ):  # fmt: skip
         image = axes.imshow(values, **style)
-        image.set_gid(title)
         axes.grid(False)
         axes.set_xticks(range(T), words, rotation=45)
         axes.set_yticks(range(T), words)
         axes.set(xlabel="looks at", title=title)
-        for t in range(T):
-            for u in range(T):
-                hidden = bool(np.ma.getmaskarray(values)[t, u])
-                text = "−∞" if hidden else f"{values[t, u]:.2f}"
-                shade = 0 if hidden else float(image.norm(values[t, u]))
-                dark = shade > 0.62 if style["cmap"] == SEQUENTIAL else abs(shade - 0.5) > 0.3
-                axes.text(
-                    u, t, text, ha="center", va="center", fontsize=8,
-                    color=GREY if hidden else "white" if dark else INK,
-                )  # fmt: skip
+        numbers(axes, image, "{:.2f}".format)
+        for t, u in np.argwhere(np.ma.getmaskarray(values)):
+            axes.text(u, t, "−∞", ha="center", va="center", fontsize=8, color=GREY)
     pair[0].set_ylabel("word")
     return figure
 
@@ -69,8 +61,8 @@ def mirror(panels: Sequence[Mapping]) -> Figure:
         low, high = min(a.min(), b.min()), max(a.max(), b.max())
         margin = 0.06 * (high - low) or 1.0
         ends = (low - margin, high + margin)
-        axes.plot(ends, ends, **ROLES["reference"].line, gid="symmetric")
-        axes.plot(a, b, **{**ROLES["found"].line, "markersize": 4, "alpha": 0.75}, gid="pairs")
+        axes.plot(ends, ends, **ROLES["reference"].line)
+        axes.plot(a, b, **{**ROLES["found"].line, "markersize": 4, "alpha": 0.75})
         axes.set(xlim=ends, ylim=ends, aspect="equal", title=item["title"], xlabel="$B_{ij}$")
     row[0, 0].set_ylabel("$B_{ji}$")
     return figure
@@ -83,13 +75,13 @@ def blow_up(
     time: np.ndarray,
     upper: np.ndarray,
     *,
-    titles: tuple[str, str] = ("", ""),
+    titles: tuple[str, str],
 ) -> Figure:
     """Left: lengths of tokens that reach infinity. Right: times of the end between two bounds."""
     figure, (left, right) = new_figure(8.0, 3.6, ncols=2)
     for item in runs:
         role = ROLES[item["role"]]
-        left.axvline(item["end"], **ROLES["reference"].line, gid=f"end, {item['label']}")
+        left.axvline(item["end"], **ROLES["reference"].line)
         left.plot(item["t"], item["length"], **{**role.line, "marker": ""}, label=item["label"])
     left.set(xlabel="time", ylabel="length $|x|$ of the token", title=titles[0], ylim=(0, 5.2))
     left.legend(loc="upper center", bbox_to_anchor=(0.64, 0.98), title="start")
@@ -99,7 +91,7 @@ def blow_up(
     for values, marker, name in ((upper, "v", "upper bound"), (lower, "^", "lower bound")):
         right.plot(rank, np.asarray(values)[order], **{**style, "marker": marker}, label=name)
     right.vlines(rank, np.asarray(lower)[order], np.asarray(upper)[order], color=GREY,
-                 linewidth=0.6, alpha=0.6, gid=DECORATION)  # fmt: skip
+                 linewidth=0.6, alpha=0.6)  # fmt: skip
     right.plot(rank, np.asarray(time)[order], **{**ROLES["found"].line, "markersize": 3.5},
                label="measured")  # fmt: skip
     right.set(yscale="log", xlabel="start, in order of its time", ylabel="time of the end",
@@ -115,21 +107,19 @@ def tokens_on_circle(
     count: np.ndarray,
     marks: Sequence[tuple],
     *,
-    titles: tuple[str, str] = ("", ""),
+    titles: tuple[str, str],
 ) -> Figure:
     """Left: angles of tokens over time. Right: the number of clusters, with moments marked."""
     figure, (left, right) = new_figure(8.0, 3.6, ncols=2)
     path = np.array(degrees, float)
     path[1:][np.abs(np.diff(path, axis=0)) > 180] = np.nan  # across the end of the axis
-    left.plot(1 + t, path, color=ROLES["measured"].colour, linewidth=0.6, antialiased=False,
-              gid="token")  # fmt: skip
+    left.plot(1 + t, path, color=ROLES["measured"].colour, linewidth=0.6, antialiased=False)
     left.set(xscale="log", ylim=(-180, 180), xlabel="1 + time", ylabel="angle (degrees)",
              title=titles[0])  # fmt: skip
     left.yaxis.set_major_locator(MultipleLocator(90))
-    right.step(1 + t, count, where="post", color=ROLES["measured"].colour, linewidth=1.6,
-               gid="clusters")  # fmt: skip
+    right.step(1 + t, count, where="post", color=ROLES["measured"].colour, linewidth=1.6)
     for time, text in marks:
-        right.axvline(1 + time, **ROLES["reference"].line, gid=text)
+        right.axvline(1 + time, **ROLES["reference"].line)
         right.annotate(
             text, (1 + time, 0.97), xycoords=("data", "axes fraction"), xytext=(-4, 0),
             textcoords="offset points", rotation=90, ha="right", va="top", fontsize=8.5, color=GREY,
@@ -146,30 +136,26 @@ def tokens_on_circle(
 
 
 @drawing
-def tokens_on_sphere(
-    points: np.ndarray, weights: np.ndarray, *, title: str, towards: ArrayLike = (1, -1, 0.6)
-) -> Figure:
+def tokens_on_sphere(points: np.ndarray, weights: np.ndarray, *, title: str) -> Figure:
     """Tokens on the sphere from two sides; the area of a dot is its weight, far ones are faint."""
     figure, pair = new_figure(7.0, 3.5, ncols=2)
     turn = np.linspace(0, 2 * np.pi, 200)
     ring = np.stack([np.cos(turn), np.sin(turn), 0 * turn], axis=1)
     points, weights = np.asarray(points), np.asarray(weights)
     for axes, sign, name in zip(pair, (1, -1), ("from the front", "from behind"), strict=True):
-        camera = _Camera(sign * np.asarray(towards, float))
+        camera = Camera(sign * np.array([1, -1, 0.6]))
         for circle in (ring, ring[:, [0, 2, 1]], ring[:, [2, 0, 1]]):
             screen, near = camera.project(circle)
             screen[~near] = np.nan
-            axes.plot(*screen.T, color=GREY, linewidth=0.6, alpha=0.6, gid=DECORATION)
-        axes.plot(np.cos(turn), np.sin(turn), color=INK, linewidth=0.8, gid=DECORATION)
+            axes.plot(*screen.T, color=GREY, linewidth=0.6, alpha=0.6)
+        axes.plot(np.cos(turn), np.sin(turn), color=INK, linewidth=0.8)
         screen, near = camera.project(points)
         # what is near the rim is on the far side of both views: it must not be left out
-        for side, alpha, place in ((~near, 0.35, "far tokens"), (near, 0.9, "near tokens")):
-            dots = axes.scatter(
+        for side, alpha in ((~near, 0.35), (near, 0.9)):
+            axes.scatter(
                 *screen[side].T, s=9 + 420 * weights[side], color=ROLES["found"].colour,
                 alpha=alpha, edgecolors="white", linewidths=0.4,
             )  # fmt: skip
-            x, y, z = points[side].T
-            record(dots, place, x=x, y=y, z=z, size=None, weight=weights[side])
         axes.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05), aspect="equal")
         axes.set_title(f"{title}, {name}", fontsize=9.5)
         axes.axis("off")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from companion.plots.style import Picture, as_output
+from companion.plots.picture import Picture, as_output
 
 __all__ = ["Control", "TryIt", "try_it"]
 
@@ -77,7 +76,7 @@ class TryIt:
         import ipywidgets
 
         widgets = {name: control.widget() for name, control in self.controls.items()}
-        picture = ipywidgets.HTML(_image(self.picture, self.alt(**self.start)))
+        picture = ipywidgets.HTML(self.picture.image(self.alt(**self.start)))
         said = ipywidgets.Output()  # progress, and what goes wrong
         button = ipywidgets.Button(description=self.run or "", layout={"width": "auto"})
 
@@ -87,7 +86,7 @@ class TryIt:
             with said, contextlib.ExitStack() as end:
                 end.callback(setattr, button, "disabled", False)
                 values = {name: widget.value for name, widget in widgets.items()}
-                picture.value = _image(self.draw(**values), self.alt(**values))
+                picture.value = self.draw(**values).image(self.alt(**values))
 
         if self.run:
             button.on_click(recompute)
@@ -103,22 +102,13 @@ class TryIt:
     def _repr_html_(self) -> str:
         what = "; ".join(f"{c.label} ({c.shown} here)" for c in self.controls.values())
         return (
-            f'<figure class="mf-try-it">{_image(self.picture, self.alt(**self.start))}'
+            f'<figure class="mf-try-it">{self.picture.image(self.alt(**self.start))}'
             f'<p class="mf-try-it-hint">{html.escape(f"{HINT}: {what}.")}</p>'
             f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
         )
 
     def __repr__(self) -> str:
         return f"TryIt({', '.join(control.label for control in self.controls.values())})"
-
-
-def _image(picture: Picture, alt: str) -> str:
-    width, height = (n // 2 for n in picture.size)
-    data = base64.b64encode(picture.png).decode()
-    return (
-        f'<img src="data:image/png;base64,{data}" alt="{html.escape(alt)}" width="{width}" '
-        f'height="{height}" style="max-width:100%;height:auto">'
-    )
 
 
 def try_it(

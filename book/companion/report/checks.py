@@ -13,7 +13,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from companion.report.digits import DIGITS, NOISE, RATIO_DIGITS, Shown, as_shown, number, plain
+from companion.report.digits import (
+    DIGITS,
+    NOISE,
+    RATIO_DIGITS,
+    Shown,
+    as_shown,
+    number,
+    plain,
+    written,
+)
 from companion.report.tables import grid, show
 
 #: How a relation is written.
@@ -130,7 +139,7 @@ class Check:
         ``hy-lemma-2-1: 1 of 2 rows fails: slope: 0.7, stated <= 0.5``
         """
         failing = [
-            f"{row.what}: {row.measured:.4g}, stated {row.relation} {row.reference:.4g}"
+            f"{row.what}: {written(row.measured)}, stated {row.relation} {written(row.reference)}"
             for row in self.rows
             if not row.holds
         ]

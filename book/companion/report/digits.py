@@ -6,11 +6,14 @@ import math
 import numbers
 from typing import Self
 
-#: Below this size a number is rounding noise and is printed as ``<1e-12``.
+#: Below this size a number is rounding noise and is printed as ``<10⁻¹²``.
 NOISE = 1e-12
 
 #: Digits of a number, and of a ratio of two.
 DIGITS, RATIO_DIGITS = 4, 3
+#: Powers of ten from which numbers are no longer written out.
+LARGE = 5
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Shown(float):
@@ -60,8 +63,23 @@ def plain(value):
     return value.item() if getattr(value, "shape", None) == () else value
 
 
+def written(x: float, digits: int = DIGITS) -> str:
+    """A number of so many digits: 0.0001 to 99,999 as it is, beyond with a power of ten.
+
+    >>> [written(x, 3) for x in (0.00012345, 1312.0, 65536.0, 2e-12, 1e-08, 123456.0)]
+    ['0.000123', '1310', '65500', '2·10⁻¹²', '10⁻⁸', '1.23·10⁵']
+    """
+    mantissa, _, power = f"{x:.{digits}g}".partition("e")
+    if not power:
+        return mantissa
+    if 0 < int(power) < LARGE:
+        return f"{float(f'{mantissa}e{power}'):.0f}"
+    power = "10" + str(int(power)).translate(SUPERSCRIPTS)
+    return {"1": "", "-1": "-"}.get(mantissa, f"{mantissa}·") + power
+
+
 def number(value, digits: int = DIGITS) -> str:
-    """Format one entry of a table: few digits, integers in full, rounding noise as ``<1e-12``."""
+    """Format one entry of a table: few digits, integers in full, rounding noise as ``<10⁻¹²``."""
     if isinstance(value, Shown):
         text = number(value.shown, min(digits, value.digits))
         return f"{value.sign} {text}" if value.sign else text
@@ -74,10 +92,11 @@ def number(value, digits: int = DIGITS) -> str:
     if x == 0:
         return "0"
     if abs(x) < NOISE:
-        return f"<{NOISE:.0e}"
-    text = f"{x:.{digits}g}"
+        return f"<{written(NOISE)}"
+    text = written(x, digits)
     # ".0" is a digit like others: 400 of three digits is not 400.0
-    return text if any(c in text for c in ".en") or len(text.lstrip("-")) >= digits else text + ".0"
+    whole = text.lstrip("-").isdecimal() and len(text.lstrip("-")) < digits
+    return f"{text}.0" if whole else text
 
 
 def as_shown(x: float, digits: int = DIGITS) -> float:

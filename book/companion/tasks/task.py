@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import entr
 
-from companion.tasks.sentences import sentence_data
-from mfbook._types import Seed
+from companion.tasks.embedding import join
 from mfbook.attention import AttentionRisk, HeadShape
 from mfbook.measure import Measure
 from mfbook.space import Euclidean, Space
+
+#: Counts of every word that has not been seen.
+SMOOTHING = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,18 +45,24 @@ class Task:
         )
 
     @classmethod
-    def from_sentences(
-        cls, sentences: Sequence[str], *, projection: str = "identity", rng: Seed | None = None,
-        end: str = ".", name: str = "sentences",
-    ) -> Task:  # fmt: skip
+    def from_sentences(cls, sentences: Sequence[str], end: str = ".") -> Task:
         r"""Sentences of your own: predict each word from those before it.
 
         Words are what stands between spaces; the vocabulary has them in the order in which they
         first occur. A token is the one-hot vector of its word beside its position
         :math:`(\cos\frac{\pi t}{T+1},\sin\frac{\pi t}{T+1})`, so :math:`d=V+2`. T is one less than
-        the longest sentence has words; shorter ones are filled up with ``end``.
+        the longest sentence has words; shorter ones are filled up with ``end``. ``W_U`` reads the
+        word off its token.
         """
-        return cls(**sentence_data(sentences, projection, rng, end), name=name)
+        lines = [line.split() for line in sentences]
+        longest = max(map(len, lines))
+        lines = [[*line, *[end.strip()] * (longest - len(line))] for line in lines]
+        words = tuple(dict.fromkeys(word for line in lines for word in line))
+        ids = np.array([[words.index(word) for word in line] for line in lines])
+        V, T, one_hot = len(words), longest - 1, np.eye(len(words))
+        angle = np.pi / (T + 1) * np.arange(T)
+        X = join(one_hot[ids[:, :-1]], np.stack([np.cos(angle), np.sin(angle)], axis=1))
+        return cls(X, one_hot[ids[:, 1:]], np.eye(V + 2, V), "sentences", ids[:, :-1], words)
 
     def risk(self, shape: HeadShape, space: Space | None = None) -> AttentionRisk:
         """Cross-entropy risk of a measure over heads on this task."""
@@ -82,17 +90,17 @@ def bits_per_character(nats: float) -> float:
     return nats / float(np.log(2))
 
 
-def unigram_bits(task: Task, smoothing: float = 0.5) -> float:
+def unigram_bits(task: Task) -> float:
     r"""Bits per token of the best constant prediction, on the sequences held out.
 
     The law of the label is counted on the task's own sequences:
     :math:`\hat p(b)=\frac{n_b+\alpha}{n+\alpha V}`, :math:`n_b=\sum_{s,t}y_{s,t,b}`.
     """
-    counts = task.Y.sum(axis=(0, 1)) + smoothing
+    counts = task.Y.sum(axis=(0, 1)) + SMOOTHING
     return float(-(task.held_out.Y @ np.log2(counts / counts.sum())).mean())
 
 
-def bigram_bits(task: Task, smoothing: float = 0.5) -> float:
+def bigram_bits(task: Task) -> float:
     r"""Bits per token of the best prediction from the current word, on the sequences held out.
 
     The law of the label given the word at hand is counted on the task's own sequences:
@@ -100,7 +108,7 @@ def bigram_bits(task: Task, smoothing: float = 0.5) -> float:
     more than the last word.
     """
     other, V = task.held_out, task.Y.shape[2]
-    counts = np.full((V + 1, V), smoothing)
+    counts = np.full((V + 1, V), SMOOTHING)
     np.add.at(counts, task.tokens, task.Y)  # "no word" is -1: the last row
     law = np.log2(counts / counts.sum(axis=1, keepdims=True))
     return float(-(other.Y * law[other.tokens]).sum(axis=-1).mean())

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from companion.experiments import cascade
-from companion.experiments._descents import descend
 from mfbook.confinement import Ridge
 from mfbook.measure import Measure
 
@@ -58,8 +57,8 @@ def test_descents_leave_one_by_one():
         slope = 2 * stretched * np.stack([np.ones(3), scale], axis=1)[runs]
         return (stretched**2).sum(axis=1), slope
 
-    point, value = descend(rng.normal(size=(3, 2)), bowl, 200, 1e-9)
+    point, value = cascade.descend(rng.normal(size=(3, 2)), bowl, 200, 1e-9)
     assert np.abs(point).max() < 1e-8 and value.max() < 1e-16
     start = rng.normal(size=(3, 2))
-    still, _ = descend(start, bowl, 0, 1e-9)
+    still, _ = cascade.descend(start, bowl, 0, 1e-9)
     assert np.array_equal(still, start)

@@ -8,7 +8,7 @@ import re
 from IPython.core.formatters import DisplayFormatter
 
 from companion import plots
-from companion.plots.style import DATA_MIME
+from companion.plots.picture import DATA_MIME
 
 LINE = [{"x": [0, 1], "y": [1, 0], "label": "risk"}]
 PICTURE = plots.curves(LINE, xlabel="time", ylabel="nats")

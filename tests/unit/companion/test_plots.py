@@ -10,8 +10,8 @@ from IPython.core.formatters import DisplayFormatter
 from PIL import Image
 
 from companion import plots
-from companion.plots.spheres import EYE
-from companion.plots.style import DATA_MIME
+from companion.plots.picture import DATA_MIME
+from companion.plots.spheres import EYE, PIXELS, Camera
 
 RNG = np.random.default_rng(0)
 M = 2.0 ** np.arange(2, 8)
@@ -91,11 +91,6 @@ BALL = RNG.normal(size=(300, 3))
 BALL /= np.linalg.norm(BALL, axis=1, keepdims=True)
 MASSES = RNG.dirichlet(np.ones(300))
 ROOTS = np.array([1.0, 2.0, 3.0])
-SCORES = np.where(np.tri(3, dtype=bool), RNG.normal(size=(3, 3)), -np.inf)
-WEIGHTS = np.tri(3) / np.tri(3).sum(axis=1, keepdims=True)
-WORDS, THREE = ("a", "small", "cat"), np.array([3.0, 1.0, 2.0])
-BLOW = {"t": np.arange(4), "length": np.arange(4) / 2, "end": 3.5, "label": "one", "role": "second"}
-ANGLES = np.array([[0.0, 170.0], [20.0, -170.0], [40.0, -160.0]])
 
 
 def hill(y):
@@ -141,52 +136,24 @@ def test_paths_on_the_circle_do_not_cross_the_picture():
         item = {"t": np.arange(2.0), "title": "one", "degrees": np.array(ends)[:, None]}
         ink.append((pixels(plots.angle_paths([item])) < 250).any(axis=-1).sum())
     assert ink[0] < ink[1]
-    data = plots.tokens_on_circle(THREE.cumsum(), ANGLES, [3, 2, 1], []).contents
-    paths = [item.columns["y"] for item in data.series if item.name.startswith("token")]
-    assert sorted(int(np.isnan(path).sum()) for path in paths) == [0, 1]
 
 
 def test_perspective_of_the_sphere():
     """Seen from the eye: the outline has radius 1, and near is what the sphere does not hide."""
-    towards, up = np.array([2.0, -1.0, 0.6]), np.array([0.0, 0.0, 1.0])
-    state = {"points": BALL, "weights": MASSES, "title": "t"}
+    towards = np.array([2.0, -1.0, 0.6])
     for sign in (1, -1):
-        data = plots.sphere_histograms(2 * [state], landscape=hill, towards=sign * towards).contents
-        eye = sign * EYE * towards / np.linalg.norm(towards)
-        right = np.cross(up, eye) / np.linalg.norm(np.cross(up, eye))
-        frame = np.array([right, np.cross(eye / EYE, right)])
-        near, far, ground = (
-            np.stack([np.ravel(next(item for item in data.series if item.name == name).columns[c])
-                      for c in "xyz"], axis=1)
-            for name in ("near particles", "far particles", "potential")
-        )  # fmt: skip
-        visible = (BALL * (eye - BALL)).sum(axis=1) >= 0
-        assert (near == BALL[visible]).all() and (far == BALL[~visible]).all()
-        # each pixel shows the point behind it; a tangent of the sphere ends on the outline
-        side = np.linspace(-1, 1, round(len(ground) ** 0.5))
-        pixel = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
-        inside = (pixel**2).sum(axis=1) < 1
-        seen = ground[inside]
-        ray = seen - eye
-        screen = (ray @ frame.T) / (-ray @ eye / EYE)[:, None] * np.sqrt(EYE**2 - 1)
-        assert np.allclose(np.linalg.norm(seen, axis=1), 1)
-        assert np.allclose(screen, pixel[inside])
-    # the near sides of both views do not cover the sphere: the far sides are drawn as well
-    data = plots.tokens_on_sphere(BALL, MASSES, title="all").contents
-    for panel in (1, 2):
-        found = {item.name: len(item) for item in data.series if item.panel == panel}
-        assert found.keys() == {"near tokens", "far tokens"} and sum(found.values()) == 300
-
-
-def test_data_of_tokens():
-    """Times are in order with their own bounds; masked scores are empty, weights complete."""
-    data = plots.blow_up([BLOW], THREE / 2, THREE, 2 * THREE).contents
-    named = {item.name: item.columns["y"] for item in data.series if item.panel == 2}
-    for name, factor in (("measured", 1), ("lower bound", 0.5), ("upper bound", 2)):
-        np.testing.assert_allclose(named[name], factor * np.arange(1, 4))
-    data = plots.scores_and_weights(SCORES, WEIGHTS, WORDS).contents
-    scores, weights = (item.columns["value"].reshape(3, 3) for item in data.series)
-    assert (np.isnan(scores) == ~np.tri(3, dtype=bool)).all() and (weights == WEIGHTS).all()
+        camera, eye = Camera(sign * towards), sign * EYE * towards / np.linalg.norm(towards)
+        screen, near = camera.project(BALL)
+        assert (near == ((BALL * (eye - BALL)).sum(axis=1) >= 0)).all()
+        assert np.linalg.norm(screen, axis=1).max() <= 1
+        # each pixel shows the point behind it, on the near side
+        side = np.linspace(-1, 1, PIXELS)
+        pixel = np.stack(np.meshgrid(side, side), axis=-1)
+        inside, seen = (pixel**2).sum(axis=-1) < 1, camera.surface()
+        assert (np.isfinite(seen).all(axis=-1) == inside).all()
+        again, near = camera.project(seen[inside])
+        assert np.allclose(again, pixel[inside]) and near.all()
+        assert np.allclose(np.linalg.norm(seen[inside], axis=-1), 1)
 
 
 # ---------------------------------------------------------------------------------------- frames
@@ -250,7 +217,7 @@ def test_a_cell_to_try_shows_its_picture_and_what_can_be_set():
     assert "slope (2 here); form (line here)" in kinds["text/html"]
     assert 'alt="A line to 2 &amp; &lt;more&gt;"' in kinds["text/html"]
     assert "application/vnd.jupyter.widget-view+json" in kinds
-    assert "1,line,1,2" in kinds[DATA_MIME]
+    assert "line,1,2" in kinds[DATA_MIME]
 
 
 def test_moving_a_control_computes_again():

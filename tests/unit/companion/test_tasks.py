@@ -280,7 +280,6 @@ def test_baselines_agree_with_counting():
         bi -= math.log2((pairs[a, b] + 0.5) / (n_a + 29 / 2)) / 90
     assert unigram_bits(task) == pytest.approx(uni, rel=1e-13)
     assert bigram_bits(task) == pytest.approx(bi, rel=1e-13)
-    assert unigram_bits(task, 1.0) != unigram_bits(task) == unigram_bits(task, 0.5)
 
 
 def test_baselines_know_soft_labels_and_positions_without_a_word():
@@ -334,7 +333,7 @@ def test_risk_uses_the_space():
     task, shape = reading(sequences=4, tokens=3, held_out=2), HeadShape(32, 2, 2)
     R = task.held_out_risk(shape, shape.ball(2.0))
     assert R.space == shape.ball(2.0) and len(R.X) == 2
-    assert R(Measure.dirac(np.zeros(shape.size))) == pytest.approx(np.log(29), rel=1e-6)
+    assert R(Measure.dirac(np.zeros(shape.size))) == pytest.approx(np.log(29), rel=1e-14)
 
 
 def test_entropy_and_bits():
@@ -344,8 +343,6 @@ def test_entropy_and_bits():
 
 
 # ---------------------------------------------------------------------- sentences of one's own
-
-LINES = ["the cat sat on the mat", "the dog sat on the rug", "the hen sat"]
 
 
 @given(
@@ -364,19 +361,3 @@ def test_a_task_holds_the_sentences_it_was_made_of(lines):
         np.testing.assert_array_equal(task.X[s, :, V:], task.X[0, :, V:])
     assert len(np.unique(task.X[0, :, V:].round(6), axis=0)) == T
     assert task.Y.sum() == S * T and set(np.unique(task.Y)) <= {0.0, 1.0}
-
-
-def test_projections_of_sentences():
-    plain, drawn = (
-        Task.from_sentences(LINES),
-        Task.from_sentences(LINES, projection="random", rng=3),
-    )
-    assert plain.words == ("the", "cat", "sat", "on", "mat", "dog", "rug", "hen", ".")
-    again = Task.from_sentences(LINES, projection="random", rng=3)
-    assert (drawn.W_U == again.W_U).all() and np.abs(drawn.W_U.sum(axis=1)).max() < 1e-14
-    assert (drawn.X == plain.X).all() and np.linalg.matrix_rank(drawn.W_U) == 8
-    # a constant added to all logits changes nothing: the identity need not be centred
-    shape = HeadShape(plain.X.shape[2], 2, 2)
-    mu = Measure(np.random.default_rng(0).normal(size=(5, shape.size)))
-    centred = replace(plain, W_U=plain.W_U - plain.W_U.mean(axis=1, keepdims=True))
-    assert plain.risk(shape)(mu) == pytest.approx(centred.risk(shape)(mu), rel=1e-13)
