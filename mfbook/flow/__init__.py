@@ -18,17 +18,6 @@ from mfbook.flow.solvers import RK4, Adaptive, Euler
 from mfbook.flow.trajectory import Trajectory
 
 __all__ = [
-    "RK4",
-    "Adaptive",
-    "Euler",
-    "LearningRate",
-    "Trajectory",
-    "constant",
-    "custom",
-    "dissipation",
-    "flow",
-    "gradient_flow",
-    "polynomial_decay",
-    "sgd",
-    "warmup_cosine",
-]
+    "RK4", "Adaptive", "Euler", "LearningRate", "Trajectory", "constant", "custom", "dissipation",
+    "flow", "gradient_flow", "polynomial_decay", "sgd", "warmup_cosine",
+]  # fmt: skip

@@ -23,7 +23,7 @@ from mfbook import _validate as validate
 from mfbook._types import Seed
 from mfbook.functional import Functional, Minimum
 from mfbook.measure import Measure, check_start, mixture
-from mfbook.optimise.descent import descend
+from mfbook.optimise.descent import descend, downhill
 
 #: A descent ends where rounding ends it.
 PRECISE = {"ftol": 1e-15, "gtol": 1e-10}
@@ -100,18 +100,6 @@ def _search(local, mu, space, rng, *, starts: int = 16, maxiter: int = 500) -> M
     best = min(runs, key=lambda run: run.value)
     converged, evaluations = (r.converged for r in runs), (r.evaluations for r in runs)
     return Minimum(best.point[0], best.value, -np.inf, all(converged), sum(evaluations))
-
-
-def _polish(F, mu: Measure, maxiter: int) -> Measure:
-    """Move all atoms downhill at fixed weights, inside the space."""
-
-    def objective(x):
-        local = F.at(Measure(x, mu.weights))
-        return local.value, mu.weights[:, None] * local.gradient(x)
-
-    (run,) = descend(objective, F.space, [mu.atoms], maxiter=maxiter, **PRECISE)
-    moved = Measure(run.point, mu.weights)
-    return moved if F(moved) < F(mu) else mu
 
 
 def optimal_weights(
@@ -204,7 +192,8 @@ def boost(
                 more = mixture(mu, Measure.dirac(gap.point), 1 / (mu.size + 1))
                 mu = _weigh(F, more)
                 if polish:
-                    mu = _weigh(F, _polish(F, mu, polish))
+                    moved = downhill(F, mu, maxiter=polish, **PRECISE)
+                    mu = _weigh(F, min(mu, moved, key=F))
                 bar.update()
         except KeyboardInterrupt:
             if not history:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
+from mfbook.measure import Measure
+
 
 class Descent(NamedTuple):
     """Where a descent ended; ``converged`` says whether the solver's tolerance was met."""
@@ -45,3 +47,14 @@ def descend(
         return Descent(point, float(run.fun), bool(run.success), int(run.nfev))
 
     return [from_one(np.asarray(start)) for start in starts]
+
+
+def downhill(F, mu: Measure, **options) -> Measure:
+    """Move all atoms downhill at fixed weights, inside the space."""
+
+    def objective(x):
+        local = F.at(Measure(x, mu.weights))
+        return local.value, mu.weights[:, None] * local.gradient(x)
+
+    (run,) = descend(objective, F.space, [mu.atoms], **options)
+    return Measure(run.point, mu.weights)

@@ -3,7 +3,6 @@ r"""A law at rest near a given one: Newton's method on all positions, the weight
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike
 from mfbook import _validate as validate
 from mfbook.functional import Functional
 from mfbook.measure import Measure, check_start
-from mfbook.optimise.descent import descend
+from mfbook.optimise.descent import downhill
 from mfbook.space import Ball
 
 __all__ = ["Rest", "stationary_head", "stationary_near"]
@@ -85,20 +84,12 @@ def stationary_head(
     theta = validate.array(start, "start", ("D",), largest=validate.LARGEST).astype(float)
     tolerance = validate.positive(tolerance, "tolerance")
     maxiter = validate.count(maxiter, "maxiter")
-    space: Any = F.space
     with validate.naming("start"):
-        check_start(Measure.dirac(theta), space)
-        F.at(Measure.dirac(theta))  # refuses heads of another dimension
-
-    def objective(x):
-        local = F.at(Measure(x))
-        return float(local.value), local.gradient(x)
-
-    (run,) = descend(
-        objective, space, [theta[None]], maxiter=maxiter, maxfun=20 * maxiter,
-        ftol=0.0, gtol=min(tolerance, 1e-9),
-    )  # fmt: skip
-    reached = _rest(F, Measure(run.point), tolerance)
+        check_start(mu := Measure.dirac(theta), F.space)
+        F.at(mu)  # refuses heads of another dimension
+    limits = {"maxiter": maxiter, "maxfun": 20 * maxiter}
+    mu = downhill(F, mu, ftol=0.0, gtol=min(tolerance, 1e-9), **limits)
+    reached = _rest(F, mu, tolerance)
     try:
         rest = _newton(F, reached.measure, tolerance, rcond=1e-10, steps=8)
     except (TypeError, ValueError):  # no complex steps

@@ -20,20 +20,8 @@ from mfbook.stability.rates import KLFit, kl_fit
 from mfbook.stability.support import Alternative, Stationarity, best_alternative, stationarity
 
 __all__ = [
-    "Alternative",
-    "AtomicStability",
-    "CurvatureMargin",
-    "DiracStability",
-    "KLFit",
-    "Monotonicity",
-    "RadialDrift",
-    "Stationarity",
-    "atomic_stability",
-    "best_alternative",
-    "curvature_margin",
-    "dirac_stability",
-    "kl_fit",
-    "radial_drift",
-    "stationarity",
+    "Alternative", "AtomicStability", "CurvatureMargin", "DiracStability", "KLFit", "Monotonicity",
+    "RadialDrift", "Stationarity", "atomic_stability", "best_alternative", "curvature_margin",
+    "dirac_stability", "kl_fit", "radial_drift", "stationarity",
     "strong_monotonicity",
-]
+]  # fmt: skip

@@ -112,7 +112,6 @@ def test_in_balls_a_run_is_that_of_sgd():
 
 R, _ = make(5)
 START = starts(R, 2, 3)
-WEIGHTS = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]])
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,9 @@ MU = measure(1, 4, R.shape)
 TIMES, EPS = [0.0, 0.25, 1.0], 0.125
 XI = warmup_cosine(1.0, warmup=0.5, end=1.0, floor=0.1)
 PROFILES = {"rescaled time": None, "decay": polynomial_decay(0.9, 0.5, 0.7), "warm-up": XI}
-NOTICED = 1e-3
 
 
-def by_hand(batch=1, rate=lambda t: 2 * XI(t), velocity=None, first=0, seed=7):
+def by_hand(batch, first=0, seed=7):
     """The steps of equation (19), with the gradient of the naive program."""
     rng, x = np.random.default_rng(seed), np.array(MU.atoms)
     for n in range(first, 8):
@@ -28,7 +27,7 @@ def by_hand(batch=1, rate=lambda t: 2 * XI(t), velocity=None, first=0, seed=7):
         p = Program(F.X, F.Y, F.W_U, PROGRAM.d, PROGRAM.k, PROGRAM.v)
         residual = p.residual(x, MU.weights)
         g = np.array([p.psi_gradient(h, residual) for h in x])
-        x = x - EPS * rate(n * EPS) * (g if velocity is None else velocity(g))
+        x = x - 2 * EPS * XI(n * EPS) * g
     return x
 
 
@@ -39,7 +38,7 @@ def test_against_the_naive_program(batch):
     assert run.steps == 8 and run.completed
     # the first time says where the profile starts, not how many numbers were drawn
     later = sgd(R, MU, [0.25, 1.0], EPS, 7, batch=batch, xi=XI)
-    assert np.abs(later.end.atoms - by_hand(batch, first=2)).max() < 1e-12
+    assert np.abs(later.end.atoms - by_hand(batch, first=2)).max() < 1e-12 and later.steps == 6
     assert np.array_equal(sgd(R, MU, [0.5], EPS, 7).atoms, [MU.atoms])
 
 
