@@ -25,8 +25,8 @@ from mfbook.measure import Measure, check_measure
 __all__ = [
     "FeatureBounds", "GrowthBound", "confinement_bound", "data_radii", "feature_bound",
     "feature_bounds", "feature_variance", "growth_bound", "hessian_bound", "jacobian_bound",
-    "leading_coefficient", "propagation_log10", "score_bound",
-    "third_moment_constant", "token_reach",
+    "leading_coefficient", "propagation_log10", "score_bound", "third_moment_constant",
+    "token_reach",
 ]  # fmt: skip
 
 # Heads are treated in blocks whose feature maps hold about this many numbers (32 MB).

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from companion.mathematics.layers import HeadRidge, StackedRisk, label, unlabel
+from companion.mathematics.layers import HeadRidge, StackedRisk, label
 from mfbook.attention import AttentionRisk, HeadShape
 from mfbook.functional import check_functional
 from mfbook.measure import Measure
@@ -98,9 +98,3 @@ def test_labels_are_read_by_their_sign():
     for one, other in zip(*results, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-14)
     assert (results[0][2][:, 0] == 0).all()
-
-
-def test_label_and_unlabel_are_inverse():
-    first, second = np.random.default_rng(6).normal(size=(2, 3, 4))
-    a, b = unlabel(label(first[:2], second))
-    assert np.array_equal(a, first[:2]) and np.array_equal(b, second)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from companion.mathematics.network import TwoLayerRisk, neurons
 from mfbook.activations import Activation
-from mfbook.flow import dissipation, gradient_flow, sgd
 from mfbook.functional import check_functional
 from mfbook.measure import Measure
 from mfbook.stability import atomic_stability
@@ -89,21 +88,8 @@ def test_one_linear_neuron_is_least_squares():
     assert np.abs(H - A.T @ A / 9).max() < 1e-13 and report.collective[0] > -1e-12
 
 
-def test_flow_dissipates_and_samples_come_from_the_data():
-    F, mu = problem(19), law(20)
-    run = gradient_flow(F, mu, [0, 1e-4, 1.0])
-    assert run.increase == 0
-    slope = (run.value[1] - run.value[0]) / 1e-4
-    assert slope == pytest.approx(-dissipation(F, mu), rel=1e-3)
-    drawn = F.sample(21, 50)
-    rows = {(*x, y) for x, y in zip(F.X, F.Y, strict=True)}
+def test_samples_come_from_the_data():
+    F = problem(19)
+    drawn, rows = F.sample(21, 50), {(*x, y) for x, y in zip(F.X, F.Y, strict=True)}
     assert len(drawn.X) == 50 and drawn.activation is F.activation
     assert {(*x, y) for x, y in zip(drawn.X, drawn.Y, strict=True)} == rows
-    assert sgd(F, mu, [0, 1.0], 0.125, 22).completed
-
-
-def test_saturated_neurons_stay_finite():
-    F = problem(26)
-    far = Measure([[1.0, 1e150, -1e150, 1e150, 0.0], [-1.0, 1e-300, 0.0, 0.0, 1e300]])
-    assert np.isfinite(F(far)) and np.isfinite(F.gradient(far.atoms, far)).all()
-    assert np.abs(F.output(far)).max() <= 1
