@@ -7,9 +7,8 @@ circle too.
 
 from mfbook.sphere.clusters import Clusters, clusters, default_threshold
 from mfbook.sphere.energy import Field, SphereEnergy
-from mfbook.sphere.kernel import funk_hecke, inflection, kernel
+from mfbook.sphere.kernel import anticoncentration, funk_hecke, inflection, kernel
 from mfbook.sphere.linearised import Linearised, frames
-from mfbook.sphere.mass import anticoncentration
 from mfbook.sphere.minimiser import CircleMinimum, minimise_on_circle
 from mfbook.sphere.second_order import (
     Polished,

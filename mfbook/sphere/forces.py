@@ -23,6 +23,8 @@ from scipy.special import ive
 
 from mfbook._blocks import blocks
 
+#: Largest inverse temperature whose Fourier coefficients are listed: a million.
+SHARPEST = 1e10
 #: Particles in one block of pairs: 256 x 256 numbers are half a megabyte.
 BLOCK = 256
 #: Points whose powers are held at a time, for few points and for many. Arrays of the first size are

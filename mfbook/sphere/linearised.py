@@ -24,7 +24,7 @@ from mfbook import _validate as validate
 from mfbook._blocks import blocks
 from mfbook.space import Sphere
 from mfbook.sphere import forces
-from mfbook.sphere.kernel import SHARPEST
+from mfbook.sphere.forces import SHARPEST
 
 #: Rows of a dense Jacobian that are still reasonable: 5000 squared numbers are 200 MB.
 LARGEST = 5000

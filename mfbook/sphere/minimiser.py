@@ -30,13 +30,8 @@ from mfbook.measure import Measure
 from mfbook.optimise.simplex import simplex_qp
 from mfbook.sphere import forces
 from mfbook.sphere.energy import SphereEnergy
-from mfbook.sphere.kernel import SHARPEST
-from mfbook.sphere.on_circle import (
-    CircleVariation,
-    least_on_circle,
-    local_minima,
-    unit_vectors,
-)
+from mfbook.sphere.forces import SHARPEST
+from mfbook.sphere.on_circle import CircleVariation, least_on_circle, local_minima, unit_vectors
 
 __all__ = [
     "CircleMinimum",
@@ -181,16 +176,16 @@ def _judged(parts, atoms, goal):
     theta, w = atoms
     x = unit_vectors(theta)
     f = parts.at(x, w)
-    minima, values = local_minima(f, parts.grid(64 + int(16 / parts.spacing)))
+    minima, values = local_minima(f, parts.fine())
     mean = float(w @ f(theta)[0])
-    twice = mean + float(w @ parts.potential(x, _turned(x))[0])
+    twice = mean + float(w @ parts.potential(theta)[0])
     gap, found = np.inf, mean - values.min()
     if found <= goal:
-        least = least_on_circle(f, tolerance=1e-15)
-        gap = max(mean - least.lower_bound, 0.0)
+        angle, value, lower, *_ = least_on_circle(f, tolerance=1e-15)
+        gap = max(mean - lower, 0.0)
         # the grid may have missed a minimum
-        found = max(found, mean - least.value)
-        minima, values = np.append(minima, least.theta), np.append(values, least.value)
+        found = max(found, mean - value)
+        minima, values = np.append(minima, angle), np.append(values, value)
     return _Trial(gap, found, theta, w, mean, twice, minima[values < mean], f.evaluations)
 
 
@@ -225,10 +220,6 @@ def _simplified(F):
     return SphereEnergy(F.beta, rows[:, :2], omega, F.activation, bias=rows[:, 2], B=F.B)
 
 
-def _turned(x):
-    return np.stack([-x[:, 1], x[:, 0]], axis=1)
-
-
 def _density(parts, goal):
     r"""Atoms for a minimiser that is a density, or None.
 
@@ -243,8 +234,7 @@ def _density(parts, goal):
     if parts.B is not None:
         return None
     points = 1024
-    fine = unit_vectors(2 * np.pi * np.arange(points) / points)
-    v = 2 * np.fft.rfft(parts.potential(fine, _turned(fine))[0]) / points
+    v = 2 * np.fft.rfft(parts.potential(2 * np.pi * np.arange(points) / points)[0]) / points
     tail = np.cumsum(np.abs(v)[::-1])[::-1]
     # rounding of the transform looks like a tail
     short = tail <= max(goal / 8, 1e-14 * parts.scale)
@@ -287,8 +277,7 @@ def _finer(parts, trial, reach):
 
 def _attempts(parts, grid):
     """Measures made of the best weights on a grid: merged, merged and moved, on few points, all."""
-    x = unit_vectors(grid)
-    kernel, v = parts.kernel(x, _turned(x), x)[0], parts.potential(x, _turned(x))[0]
+    kernel, v = parts.kernel(grid, unit_vectors(grid))[0], parts.potential(grid)[0]
     w = simplex_qp(kernel, v)
     yield _grouped(grid, w, MERGING[-1] * parts.spacing)
     size = None
@@ -388,14 +377,11 @@ def _step(parts, theta, w, step):
 def _derivatives(parts, theta, w):
     """E up to its constant, its gradient and its Hessian in (theta, w)."""
     n = len(w)
-    x = unit_vectors(theta)
-    tangent = _turned(x)
-    v = parts.potential(x, tangent)
-    K = parts.kernel(x, tangent, x)
+    v, K = parts.potential(theta), parts.kernel(theta, unit_vectors(theta))
     f = v + np.stack([k @ w for k in K])
     slope = np.concatenate([w * f[1], f[0]])
     H = np.empty((2 * n, 2 * n))
-    H[:n, :n] = np.diag(w * f[2]) + w[:, None] * w * parts.mixed(x, tangent)
+    H[:n, :n] = np.diag(w * f[2]) + w[:, None] * w * parts.mixed(theta)
     H[:n, n:] = np.diag(f[1]) + w[:, None] * K[1]
     H[n:, :n] = H[:n, n:].T
     H[n:, n:] = K[0]

@@ -16,8 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ive
 
-from mfbook.sphere.energy import SphereEnergy
-from mfbook.sphere.mass import anticoncentration
+from mfbook.sphere import SphereEnergy, anticoncentration
 
 __all__ = ["AtomCount", "atom_count_bounds", "local_mass_bound"]
 

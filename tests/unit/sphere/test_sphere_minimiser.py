@@ -204,7 +204,7 @@ def test_a_tolerance_is_relative_and_weights_that_cancel_are_nothing(weight):
     a = circle(7)[[0, 1, 0]]
     F = SphereEnergy(19.4, a, [weight, 0.0, -weight])
     found = minimise_on_circle(F)
-    assert found.converged and found.gap < 1e-15 and np.ptp(found.measure.weights) < 1e-15
+    assert found.converged and found.gap < 2e-15 and np.ptp(found.measure.weights) < 1e-15
     # one attracting unit, B = weight I
     H = SphereEnergy(5 / weight, a[:1], [-3 * weight], B=weight * np.eye(2))
     held = minimise_on_circle(H)
