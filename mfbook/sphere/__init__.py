@@ -8,15 +8,9 @@ circle too.
 from mfbook.sphere.clusters import Clusters, clusters, default_threshold
 from mfbook.sphere.energy import Field, SphereEnergy
 from mfbook.sphere.kernel import anticoncentration, funk_hecke, inflection, kernel
-from mfbook.sphere.linearised import Linearised, frames
+from mfbook.sphere.linearised import Linearised
 from mfbook.sphere.minimiser import CircleMinimum, minimise_on_circle
-from mfbook.sphere.second_order import (
-    Polished,
-    SecondOrder,
-    newton,
-    second_order,
-    velocity_jacobian,
-)
+from mfbook.sphere.second_order import Polished, SecondOrder, newton, second_order
 from mfbook.sphere.settle import Explicit, Settled, Stiff, settle
 
 __all__ = [
@@ -34,11 +28,9 @@ __all__ = [
     "newton",
     "second_order",
     "settle",
-    "velocity_jacobian",
     "Field",
     "Linearised",
     "SphereEnergy",
-    "frames",
     "funk_hecke",
     "inflection",
     "kernel",

@@ -291,7 +291,7 @@ class _Local:
 
     @cached_property
     def _series(self):
-        return forces.CircleSums.of(self.atoms, self.weights, self.F.beta)
+        return forces.CircleSums(self.atoms, self.weights, self.F.beta)
 
     @cached_property
     def _own(self):
@@ -305,8 +305,8 @@ class _Local:
         return self.atoms, self.weights, F.beta, F.B, F.shift
 
     def _from_series(self, x, own=False):
-        Z, radial, tangential = self._series(x, "Zrt", own=own)
-        turned = np.stack([-x[:, 1], x[:, 0]], axis=1)
+        Z, radial, tangential = self._series("Zrt", None if own else x)
+        turned = forces.turned(x)
         return Z, radial[:, None] * x + tangential[:, None] * turned
 
     def _sums(self, x):
@@ -349,11 +349,11 @@ class _Local:
         own = x is self.atoms
         fast = self._circle and forces.fast_on_circle(len(x), len(self.atoms), F.beta)
         if fast:
-            turned = np.stack([-x[:, 1], x[:, 0]], axis=1)
+            turned = forces.turned(x)
             if not F.normalised:
-                part = self._series(x, "t", own=own)[0]
+                part = self._series("t", None if own else x)[0]
             else:
-                Z, part = self._series(x, "Zt", own=own)
+                Z, part = self._series("Zt", None if own else x)
                 # the quotient of two sums of size Z is accurate to rounding / Z
                 far = np.flatnonzero(Z < forces.ACCURATE)
                 part = part / np.where(Z > 0, Z, 1)

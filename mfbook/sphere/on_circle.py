@@ -11,16 +11,12 @@ from mfbook._blocks import blocks
 from mfbook.activations import LINEAR
 from mfbook.sphere import forces
 from mfbook.sphere.caps import BLOCK, SLACK, Bends, branch_and_bound, cap_bounds
+from mfbook.sphere.forces import turned
 
 
 def unit_vectors(theta) -> np.ndarray:
     """Points of the circle at the given angles, shape (..., 2)."""
     return np.stack([np.cos(theta), np.sin(theta)], axis=-1)
-
-
-def turned(x) -> np.ndarray:
-    """Directions of increasing angle at unit vectors (n, 2)."""
-    return np.stack([-x[:, 1], x[:, 0]], axis=1)
 
 
 class CircleVariation:
@@ -108,13 +104,11 @@ class CircleLandscape:
     @cached_property
     def _series(self):
         """Coefficients of the attention part, without its constant."""
-        c = forces.fourier(self.parts.beta)
-        powers = forces.Powers(self.y[:, 0] - 1j * self.y[:, 1], len(c))
-        moments = powers.moments(self.w)
-        c = np.pad(c, (0, len(moments) - len(c))) / self.parts.beta
+        c = forces.fourier(self.parts.beta) / self.parts.beta
+        moments = forces.Powers(self.y[:, 0] - 1j * self.y[:, 1], len(c)).moments(self.w)
         # the coefficients sum to one: this is c_0 - 1 without cancellation
         c[0] = -c[1:].sum()
-        return c * moments
+        return c * moments[: len(c)]
 
     @cached_property
     def third(self) -> float:

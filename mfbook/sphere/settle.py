@@ -20,6 +20,7 @@ import numpy as np
 from mfbook import _progress
 from mfbook import _validate as validate
 from mfbook.measure import Measure
+from mfbook.sphere import forces
 from mfbook.sphere.clusters import Clusters, barycentres, default_threshold, group, link
 from mfbook.sphere.energy import SphereEnergy
 
@@ -295,7 +296,7 @@ def _explicit(run, solver, limit, bar) -> None:
 
 def _rotate(x, v):
     """On the circle: add to each angle the tangential component of v."""
-    turned = np.stack([-x[:, 1], x[:, 0]], axis=1)
+    turned = forces.turned(x)
     angle = np.einsum("nd,nd->n", turned, v)
     return np.cos(angle)[:, None] * x + np.sin(angle)[:, None] * turned
 
