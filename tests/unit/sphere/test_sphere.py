@@ -231,11 +231,8 @@ def test_energy_and_derivatives_against_autograd(name, kind):
         F = energy(1.7, name, d, bias=bias, B=matrix(kind, d, 3), seed=2)
         mu, y = on_sphere(5, 6, d), points(9, 1, d)
         x, w = mu.atoms, mu.weights
-        local, pure = F.at(mu), replace(F, omega=0 * F.omega)
+        local = F.at(mu)
         assert local.value == pytest.approx(raw_energy(F, x, w), rel=1e-13)
-        attention, potential = F.energy_parts(mu)
-        assert attention == pytest.approx(raw_energy(pure, x, w), rel=1e-13)
-        assert attention + potential == pytest.approx(local.value, rel=1e-13)
         close = {"rtol": 0, "atol": 1e-13}
 
         def in_weights(x, w, F=F):
@@ -254,7 +251,6 @@ def test_energy_and_derivatives_against_autograd(name, kind):
 
 def test_energies_without_units_and_normalised_ones():
     F, mu = SphereEnergy(3.0), on_sphere(0, 5, 3)
-    assert F.energy_parts(mu) == (pytest.approx(F(mu), rel=1e-14), 0.0)
     assert F.dim is None and energy(1.0, d=3).dim == SphereEnergy(1.0, B=np.eye(3)).dim == 3
     assert F.shift == 1.0 and SphereEnergy(1.0, B=np.diag([-3.0, 2.0])).shift == 3.0
     F = energy(4.0, "gelu", 3)
@@ -387,7 +383,6 @@ def test_arguments_are_copied():
 UNITS = {"a": [[1.0, 0.0], [0.6, 0.8]], "omega": [1.0, -2.0]}
 MU = Measure([[1.0, 0.0], [0.0, 1.0]])
 F2 = SphereEnergy(1.0, **UNITS)
-COMPLEX = Measure(SPHERE.retract(MU.atoms, 0.1j * np.array([[0, 1.0], [1.0, 0]])))
 BAD = {  # relations between arguments; fuzzing tries the kinds of each
     "omega: missing": lambda: SphereEnergy(1.0, UNITS["a"]),
     "a: missing": lambda: SphereEnergy(1.0, omega=[1.0]),
@@ -401,7 +396,6 @@ BAD = {  # relations between arguments; fuzzing tries the kinds of each
     "mu: off the sphere": lambda: F2(Measure([[1.0, 1e-3]])),
     "mu: another dimension": lambda: F2(Measure([[1.0, 0.0, 0.0]])),
     "mu: d = 1": lambda: SphereEnergy(1.0)(Measure([[1.0]])),
-    "mu: complex parts": lambda: F2.energy_parts(COMPLEX),
     "x: off the sphere": lambda: F2.velocity([[1.0, 1e-3]], MU),
     "x: dimension of mu": lambda: SphereEnergy(1.0).velocity(points(0, 900, 3), MU),
     "x: off the sphere for a potential": lambda: F2.potential([[2.0, 0.0]]),
