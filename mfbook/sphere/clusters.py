@@ -157,18 +157,22 @@ def _sorted(x):
     return order, angle, np.append(np.diff(angle), angle[0] + 2 * np.pi - angle[-1])
 
 
+def arcs(angle, width: float) -> np.ndarray:
+    """Labels of increasing angles: arcs of at most this width side by side, from the first on."""
+    firsts = [0]
+    while firsts[-1] < len(angle):
+        firsts.append(int(np.searchsorted(angle, angle[firsts[-1]] + width, side="right")))
+    return np.repeat(np.arange(len(firsts) - 1), np.diff(firsts))
+
+
 def _arcs(x, threshold):
-    """On the circle: arcs of at most the threshold side by side, from the largest gap on."""
+    """On the circle: arcs from the largest gap on."""
     order, angle, gap = _sorted(x)
     start = (int(np.argmax(gap)) + 1) % len(x)
-    order = np.roll(order, -start)
-    angle = np.concatenate([angle[start:], angle[:start] + 2 * np.pi])
-    firsts = [0]
-    while firsts[-1] < len(x):
-        firsts.append(int(np.searchsorted(angle, angle[firsts[-1]] + threshold, side="right")))
     labels = np.empty(len(x), dtype=np.int64)
-    labels[order] = np.repeat(np.arange(len(firsts) - 1), np.diff(firsts))
-    return len(firsts) - 1, labels
+    angle = np.concatenate([angle[start:], angle[:start] + 2 * np.pi])
+    labels[np.roll(order, -start)] = arcs(angle, threshold)
+    return int(labels.max()) + 1, labels
 
 
 def _gaps(x, threshold):

@@ -19,6 +19,12 @@ def unit_vectors(theta) -> np.ndarray:
     return np.stack([np.cos(theta), np.sin(theta)], axis=-1)
 
 
+def moving(theta):
+    """Points of the circle and their derivatives in the angle, both (n, 2)."""
+    x = unit_vectors(theta)
+    return x, turned(x)
+
+
 class CircleVariation:
     r"""The parts of first variations on the circle as functions of angles, with derivatives.
 
@@ -53,27 +59,27 @@ class CircleVariation:
         """A grid that sees every kernel: 64 nodes and 16 for each of its lengths in a radian."""
         return self.grid(64 + int(16 / self.spacing))
 
-    def potential(self, theta) -> np.ndarray:
-        r""":math:`\frac12v`, its first and second derivative, shape (3, n)."""
-        units, x = self.units, unit_vectors(theta)
-        p, q = x @ units.a.T, turned(x) @ units.a.T
+    def potential(self, x, t) -> np.ndarray:
+        r""":math:`\frac12v`, its first and second derivative at moving points, shape (3, n)."""
+        units = self.units
+        if len(units.omega) == 0:
+            return np.zeros((3, len(x)))
+        p, q = x @ units.a.T, t @ units.a.T
         z = p + units.bias
         sigma, slope = units.activation.sigma(z), units.activation.slope(z)
         rows = units.activation.primitive(z) / 2, sigma * q, slope * q * q - sigma * p
         return np.stack([row @ units.omega for row in rows])
 
-    def kernel(self, theta, y):
-        """Kernel with the points y, its first two derivatives in the angle; each (n, m)."""
-        x, w = unit_vectors(theta), y if self.B is None else y @ self.B
-        p, q = x @ w.T, turned(x) @ w.T
+    def kernel(self, x, t, y):
+        """Kernel of moving points and y, its first two derivatives in the angle; each (n, m)."""
+        w = y if self.B is None else y @ self.B
+        p, q = x @ w.T, t @ w.T
         less = np.expm1(self.beta * (p - self.shift))
         e = less + 1
         return less / self.beta, q * e, (self.beta * q * q - p) * e
 
-    def mixed(self, theta):
-        """Second derivative of the kernel in both angles, at all pairs (n, n)."""
-        x = unit_vectors(theta)
-        t = turned(x)
+    def mixed(self, x, t):
+        """Second derivative of the kernel in both angles, at all pairs of moving points (n, n)."""
         w, dw = (x, t) if self.B is None else (x @ self.B, t @ self.B)
         e = np.exp(self.beta * (x @ w.T - self.shift))
         return (self.beta * (t @ w.T) * (x @ dw.T) + t @ dw.T) * e
@@ -135,11 +141,14 @@ class CircleLandscape:
         return np.concatenate(parts, axis=1)
 
     def _block(self, theta):
-        f = self.parts.potential(theta)
+        x, t = moving(theta)
+        f = self.parts.potential(x, t)
         if self._rows is not None:
-            z = forces.as_complex(unit_vectors(theta))
-            return f + forces.Powers(z, self._rows.shape[1]).polynomial(self._rows)
-        return f + np.stack([K @ self.w for K in self.parts.kernel(theta, self.y)])
+            powers = forces.Powers(forces.as_complex(x), self._rows.shape[1])
+            return f + powers.polynomial(self._rows)
+        for row, K in zip(f, self.parts.kernel(x, t, self.y), strict=True):
+            row += K @ self.w
+        return f
 
     def bound(self, centre, half):
         """Centres of intervals, values there, lower bounds of min f were it in the intervals."""
@@ -149,7 +158,7 @@ class CircleLandscape:
 
 
 def local_minima(f, nodes) -> tuple[np.ndarray, np.ndarray]:
-    """Local minima of a function on the circle between the nodes of a grid, with values.
+    """Local minima of a function on the circle between nodes, and their values; the least first.
 
     Newton's method for f' = 0 in every bracket where f' changes sign from - to +, with bisection
     where it would leave the bracket; f' must be continuous, f'' may jump.
@@ -176,28 +185,28 @@ def local_minima(f, nodes) -> tuple[np.ndarray, np.ndarray]:
         t = np.where(first == 0, t, new)
         if done.all():
             break
-    return t, f(t)[0]
+    values = f(t)[0]
+    order = np.argsort(values)
+    return t[order], values[order]
 
 
-def least_on_circle(f: CircleLandscape, tolerance: float = 1e-14, budget: int = 20_000_000):
-    r"""Bracket the minimum of a first variation: angle, value, lower bound, proved, evaluations.
+def least_on_circle(f, start, value, tolerance: float = 1e-14, budget: int = 20_000_000):
+    r"""Bracket the minimum of a first variation: angle, value, lower bound, whether it is proved.
 
     Intervals without kinks are cut in four until none can hold a value below the best. Near a
     minimum with :math:`f''=m>0` about :math:`\sqrt{Lh/m}` of those of half-width h survive a cut,
     which falls with h.
 
+    - ``start``, ``value``: The best angle that is known, and f there.
     - ``tolerance``: Relative to the bound M on second derivatives.
     - ``budget``: Most pairs to evaluate.
     """
-    spent, nodes = f.evaluations, f.parts.fine()
-    minima, values = local_minima(f, nodes)
-    best = int(values.argmin())
+    nodes = f.parts.fine()
     cells = (nodes[1:] + nodes[:-1]) / 2, np.diff(nodes) / 2
     value, theta, lower, proved = branch_and_bound(
-        f, cells, f.bound, _quarters, float(values[best]), float(minima[best]), tolerance, budget
+        f, cells, f.bound, _quarters, value, start, tolerance, budget
     )
-    lower -= SLACK * f.parts.scale
-    return theta, value, lower, proved, f.evaluations - spent
+    return theta, value, lower - SLACK * f.parts.scale, proved
 
 
 def _quarters(centre, half):

@@ -15,7 +15,7 @@ from mfbook.optimise.descent import descend
 from mfbook.space import Sphere
 from mfbook.sphere.caps import BLOCK, SLACK, Bends, branch_and_bound, cap_bounds
 from mfbook.sphere.forces import SHARPEST
-from mfbook.sphere.on_circle import CircleVariation, least_on_circle, unit_vectors
+from mfbook.sphere.on_circle import CircleVariation, least_on_circle, local_minima, unit_vectors
 
 #: Dimension above which cells have too many corners; the crude bound is left.
 MOST_DIMENSIONS = 8
@@ -34,10 +34,12 @@ def least(
         raise ValueError(f"F: expected beta of at most {SHARPEST:g}, got {F.beta:g}")
     if y.shape[1] > 2:
         return _least_on_sphere(SphereVariation(F, y, w), rng, starts, tolerance, budget)
-    parts = CircleVariation(F)
-    theta, value, lower, proved, evaluations = least_on_circle(parts.at(y, w), tolerance, budget)
-    lower += parts.offset - SLACK * parts.offset  # the constant that the circle's functions lack
-    return Minimum(unit_vectors(theta), value + parts.offset, lower, proved, evaluations)
+    f = CircleVariation(F).at(y, w)
+    minima, values = local_minima(f, f.parts.fine())
+    theta, value, lower, proved = least_on_circle(f, minima[0], float(values[0]), tolerance, budget)
+    offset = f.parts.offset  # the constant that the circle's functions lack
+    lower += offset - SLACK * offset
+    return Minimum(unit_vectors(theta), value + offset, lower, proved, f.evaluations)
 
 
 def _least_on_sphere(f, rng, starts, tolerance, budget):
