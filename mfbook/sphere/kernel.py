@@ -24,7 +24,7 @@ __all__ = ["anticoncentration", "funk_hecke", "inflection", "kernel"]
 
 
 def kernel(u: ArrayLike, beta: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    r"""Kernel on the circle and its first two derivatives in the angle u, equation (5.7).
+    r"""Kernel on the circle and its first two derivatives in the angle u in radians, (5.7).
 
     .. math:: h=e^{\beta(\cos u-1)},\quad h'=-\beta\sin u\,h,\quad
               h''=\beta(\beta\sin^2u-\cos u)\,h
