@@ -37,7 +37,7 @@ from companion.mathematics.landscape.arrangement import (
 from mfbook._blocks import blocks
 from mfbook.sphere.energy import SphereEnergy
 
-__all__ = ["Extremal", "RegionMaxima", "maximise_potential", "minimise_potential"]
+__all__ = ["Extremal", "RegionMaxima", "maximise_potential"]
 
 #: Difference, in units of the sum of the weights, below which values or eigenvalues are equal.
 TIE = 1e-12
@@ -61,7 +61,7 @@ class RegionMaxima:
 
 @dataclass(frozen=True, eq=False)
 class Extremal:
-    r"""All maximisers (or minimisers) of a potential on the sphere.
+    r"""All maximisers of a potential on the sphere.
 
     They form finitely many pieces: isolated points, and sets of positive dimension
 
@@ -81,15 +81,6 @@ class Extremal:
     def dimensions(self) -> tuple[int, ...]:
         """Dimension of each piece as a subset of the sphere."""
         return tuple(len(b) - 1 for b in self.spans)
-
-    @property
-    def kind(self) -> str:
-        """``"points"`` if there are finitely many extremal points, else ``"continuum"``."""
-        return "continuum" if any(self.dimensions) else "points"
-
-    def __repr__(self) -> str:
-        pieces = f"pieces={len(self.points)}, kind={self.kind!r}"
-        return f"Extremal(value={self.value:.6g}, {pieces})"
 
 
 def maximise_potential(a: ArrayLike | SphereEnergy, omega: ArrayLike | None = None) -> Extremal:
@@ -122,20 +113,10 @@ def maximise_potential(a: ArrayLike | SphereEnergy, omega: ArrayLike | None = No
     return Extremal(
         float(best * scale) + 0.0,
         points[chosen],
-        (signs[chosen][:, which] * side),
+        signs[chosen][:, which] * side,
         tuple(spans[i] for i in chosen),
         _scaled(table, scale),
     )
-
-
-def minimise_potential(a: np.ndarray, omega: np.ndarray | None = None) -> Extremal:
-    r"""All global minimisers of the potential: the maximisers for the weights :math:`-\omega`.
-
-    Arguments, result and errors as in :func:`maximise_potential`.
-    """
-    a, omega = _perceptron(a, omega)
-    top = maximise_potential(a, -omega)
-    return replace(top, value=0.0 - top.value, candidates=_scaled(top.candidates, -1.0))
 
 
 def _all_flats(c) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -230,11 +211,9 @@ def _scaled(table, factor):
     """The same table for the weights times a factor."""
     return replace(
         table,
-        matrices=(factor * table.matrices),
-        eigenvalues=(factor * table.eigenvalues + 0.0),
-        inside=table.inside,
-        values=(factor * table.values + 0.0),
-        points=table.points,
+        matrices=factor * table.matrices,
+        eigenvalues=factor * table.eigenvalues + 0.0,
+        values=factor * table.values + 0.0,
     )
 
 
