@@ -1,11 +1,9 @@
 r"""Run the flow on the sphere until it has settled: the source's protocol, and a stiff integrator.
 
-The source stops a run when three things hold at a snapshot: the number of clusters has been the
-same for five snapshots, no two particles of a cluster are farther apart than the threshold, and no
-particle is faster than 1e-4. On the circle its clusters are arcs, for which the second always
-holds; in higher dimension they are chains of neighbours, for which it need not. The rule is a
-statement about the run, not about a limit: what has stopped may move on much later
-(metastability).
+On the circle the source's clusters are arcs, for which the second condition of its stopping rule
+(see :func:`settle`) always holds; in higher dimension they are chains of neighbours, for which it
+need not. The rule is a statement about the run, not about a limit: what has stopped may move on
+much later (metastability).
 """
 
 from __future__ import annotations
