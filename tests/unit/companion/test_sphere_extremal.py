@@ -142,17 +142,14 @@ def test_table_of_regions(J, d, repeated):
     assert best.value == pytest.approx(table.values.max(), abs=1e-12)
     assert best.value >= v.max() - 1e-12
     np.testing.assert_allclose(potential(table.points, a, omega), table.values, atol=1e-12)
-    np.testing.assert_allclose(table.matrices, table.regions.matrices(omega), atol=1e-13)
     for r, pattern in enumerate(table.regions.signs):
-        height, A = pattern * (a @ table.points[r]), table.matrices[r]
+        height, A = pattern * (a @ table.points[r]), table.regions.matrices(omega)[r]
         assert (height >= -1e-9).all()
         mine = v[(signs == pattern).all(axis=1)]
         value, top = table.values[r], np.linalg.eigvalsh(A)[-1]
-        assert table.eigenvalues[r] == pytest.approx(top, abs=1e-12)
         assert mine.max(initial=-np.inf) <= value + 1e-12 and value <= top + 1e-12
         # on the circle the end of an arc may be one step away, where v is Lipschitz
         assert d > 2 or mine.max() >= value - 1e-2
-        assert table.inside[r] == ((height > 1e-9).all() and abs(value - top) <= 1e-10)
 
 
 PIECES = {  # directions, weights, value, dimensions of the pieces
@@ -206,12 +203,11 @@ def test_rotation_permutation_repetition_idle_units_and_scale():
     table = more[1].candidates
     np.testing.assert_array_equal(table.regions.signs[:, :6], best.candidates.regions.signs)
     np.testing.assert_allclose(table.values, best.candidates.values, atol=1e-13)
-    np.testing.assert_array_equal(table.inside, best.candidates.inside)
 
 
 def test_zero_has_no_sign():
     best = maximise_potential(np.eye(2), [-2.0, -1.0])
-    zeros = np.array([best.value, *best.candidates.values, *best.candidates.eigenvalues])
+    zeros = np.array([best.value, *best.candidates.values])
     assert best.value == 0 and not np.signbit(zeros[zeros == 0]).any()
 
 
