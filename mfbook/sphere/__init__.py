@@ -7,17 +7,10 @@ circle too.
 
 from mfbook.sphere.clusters import Clusters, clusters, default_threshold
 from mfbook.sphere.energy import Field, SphereEnergy
-from mfbook.sphere.kernel import funk_hecke, kernel
-from mfbook.sphere.linearised import Linearised, frames
-from mfbook.sphere.mass import anticoncentration
+from mfbook.sphere.kernel import anticoncentration, funk_hecke, kernel
+from mfbook.sphere.linearised import Linearised
 from mfbook.sphere.minimiser import CircleMinimum, minimise_on_circle
-from mfbook.sphere.second_order import (
-    Polished,
-    SecondOrder,
-    newton,
-    second_order,
-    velocity_jacobian,
-)
+from mfbook.sphere.second_order import Polished, SecondOrder, newton, second_order
 from mfbook.sphere.settle import Explicit, Settled, Stiff, settle
 
 __all__ = [
@@ -35,11 +28,9 @@ __all__ = [
     "newton",
     "second_order",
     "settle",
-    "velocity_jacobian",
     "Field",
     "Linearised",
     "SphereEnergy",
-    "frames",
     "funk_hecke",
     "kernel",
 ]

@@ -2,7 +2,7 @@ r"""Clusters of particles on the sphere: chains of near neighbours, or arcs as t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy
@@ -10,14 +10,13 @@ from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
 from mfbook.measure import Measure, check_measure
-from mfbook.space import ON_TOLERANCE, Sphere
+from mfbook.space import Sphere
+from mfbook.sphere.energy import on_sphere
 
 __all__ = ["Clusters", "clusters", "default_threshold"]
 
 #: A barycentre this close to the origin has no direction that means anything.
 BALANCED = 1e-12
-#: Products of a mass below this may lose digits to underflow.
-HARDLY_ANY = 1e-280
 #: Nearest neighbours that are looked up for each particle at once.
 NEIGHBOURS = 8
 #: Up to so many particles all pairs that are close are listed.
@@ -29,40 +28,25 @@ class Clusters:
     """Groups of particles, numbered by the first particle of each.
 
     - ``count``: Number of clusters m.
-    - ``labels`` (n,): Cluster of each particle.
+    - ``threshold``: Geodesic distance of neighbours, or length of arcs, in radians.
     - ``masses`` (m,)
+    - ``labels`` (n,): Cluster of each particle.
     - ``centres`` (m, d): Barycentres divided by their length; NaN where the barycentre is the
       origin, as for a ring of equally spaced particles.
     - ``spread`` (m,): Largest geodesic distance of a particle to the centre of its cluster, in
       radians; pi, which no distance exceeds, where there is no centre.
-    - ``threshold``: Geodesic distance of neighbours, or length of arcs, in radians.
     """
 
     count: int
-    labels: np.ndarray
-    masses: np.ndarray
-    centres: np.ndarray
-    spread: np.ndarray
     threshold: float
-
-    def __post_init__(self):
-        for name in ("labels", "masses", "centres", "spread"):
-            object.__setattr__(self, name, validate.frozen(getattr(self, name)))
-
-    def __repr__(self) -> str:
-        return (
-            f"Clusters({self.count} within {self.threshold:.3g}, "
-            f"largest mass {self.masses.max():.3g}, spread {self.widest:.3g})"
-        )
-
-    @property
-    def widest(self) -> float:
-        """The largest spread of all clusters."""
-        return float(self.spread.max())
+    masses: np.ndarray
+    labels: np.ndarray = field(repr=False)
+    centres: np.ndarray = field(repr=False)
+    spread: np.ndarray = field(repr=False)
 
     def within(self, x: np.ndarray) -> bool:
         """Whether any two of the particles ``x`` in one cluster are within the threshold."""
-        if 2 * self.widest <= self.threshold or self.threshold >= np.pi:
+        if self.threshold >= np.pi:
             return True
         for k in np.flatnonzero(2 * self.spread > self.threshold):
             y = x[self.labels == k]
@@ -75,11 +59,7 @@ class Clusters:
 
 
 def default_threshold(beta: float, d: int) -> float:
-    r"""Distance of interaction :math:`1/(2\sqrt\beta)`, for d > 2 at most :math:`\pi/(2d)`.
-
-    - ``beta``: Inverse temperature.
-    - ``d``: Dimension of the ambient space.
-    """
+    r"""Distance of interaction :math:`1/(2\sqrt\beta)`, for d > 2 at most :math:`\pi/(2d)`."""
     beta, d = validate.scale(beta, "beta"), validate.count(d, "d", least=2)
     reach = 1 / (2 * np.sqrt(beta))
     return float(reach if d == 2 else min(reach, np.pi / (2 * d)))
@@ -113,62 +93,44 @@ def clusters(
     >>> found = clusters(np.stack([np.cos(angle), np.sin(angle)], axis=1), beta=4.0)
     >>> found.count, found.labels, found.centres[0].round(12), round(found.spread[0], 12)
     (2, array([0, 0, 1]), array([1., 0.]), np.float64(0.1))
-    >>> round(found.widest, 12), found.within(np.array([[1.0, 0.0]]))
-    (0.1, True)
     """
-    if isinstance(mu, Measure):
-        check_measure(mu, largest=validate.LARGEST)
-        x, w = mu.atoms, mu.weights
-    else:
-        x = validate.array(mu, "mu", ("n", "d"), largest=validate.LARGEST)
-        w = np.full(len(x), 1 / len(x))
-    if x.shape[1] < 2:
-        raise ValueError(f"mu: expected points in R^d with d >= 2, got d = {x.shape[1]}")
-    outside = np.flatnonzero(~Sphere().contains(x))
-    if len(outside):
-        raise ValueError(
-            f"mu: expected unit vectors up to {ON_TOLERANCE:g}, "
-            f"got length {np.linalg.norm(x[outside[0]]):.12g} at index {outside[0]}"
-        )
+    if not isinstance(mu, Measure):
+        mu = Measure(validate.array(mu, "mu", ("n", "d"), largest=validate.LARGEST))
+    x, d = check_measure(mu, largest=validate.LARGEST).atoms, mu.dim
+    if d < 2:
+        raise ValueError(f"mu: expected points in R^d with d >= 2, got d = {d}")
+    on_sphere(x, "mu")
     if (beta is None) == (threshold is None):
         raise ValueError("threshold: expected either beta or a threshold")
     if threshold is None:
-        threshold = default_threshold(validate.positive(beta, "beta"), x.shape[1])
-    check_linkage(linkage, x.shape[1])
-    return group(x, w, validate.positive(threshold, "threshold", allow_zero=True), linkage)
-
-
-def check_linkage(linkage, d: int) -> str:
-    """Refuse a linkage that there is not in R^d."""
+        threshold = default_threshold(validate.positive(beta, "beta"), d)
     known = ("single", "arcs") if d == 2 else ("single",)
     if not isinstance(linkage, str) or linkage not in known:
         raise ValueError(f"linkage: expected one of {list(known)} in R^{d}, got {linkage!r}")
-    return linkage
+    threshold = validate.positive(threshold, "threshold", allow_zero=True)
+    return group(x, mu.weights, threshold, linkage)
 
 
 def group(x, w, threshold: float, linkage: str = "single") -> Clusters:
     """Clusters of unit vectors x (n, d) with weights w (n,), without checks of arguments."""
     count, labels = link(x, threshold, linkage)
-    masses = np.bincount(labels, w, count)
     centres = barycentres(x, w, labels, count)
     lost = np.isnan(centres).any(axis=1)
-    spread = np.where(lost, np.pi, 0.0)
-    placed = ~lost[labels]
+    spread, placed = np.where(lost, np.pi, 0.0), ~lost[labels]
     if placed.any():
         away = Sphere().distance(x[placed], centres[labels[placed]])
         np.maximum.at(spread, labels[placed], away)
-    return Clusters(count, labels, masses, centres, spread, threshold)
+    arrays = np.bincount(labels, w, count), labels, centres, spread
+    return Clusters(count, threshold, *map(validate.frozen, arrays))
 
 
 def barycentres(x, w, labels, count: int) -> np.ndarray:
     """Directions of the weighted means of groups, shape (count, d); NaN where there is none."""
-    masses = np.bincount(labels, w, count)
-    mass = masses[labels]
-    # groups without mass: all count the same; with hardly any: in shares, which are normal numbers
+    mass = np.bincount(labels, w, count)[labels]
+    # shares of the group, which are normal numbers; in groups without mass all count the same
     share = np.where(mass > 0, w / np.where(mass > 0, mass, 1), 1.0)
-    w = np.where(mass > HARDLY_ANY, w, share)
-    sums = np.stack([np.bincount(labels, w * part, count) for part in x.T], axis=1)
-    mean = sums / np.bincount(labels, w, count)[:, None]
+    sums = np.stack([np.bincount(labels, share * part, count) for part in x.T], axis=1)
+    mean = sums / np.bincount(labels, share, count)[:, None]
     size = np.linalg.norm(mean, axis=1, keepdims=True)
     return np.where(size > BALANCED, mean / np.where(size > 0, size, 1), np.nan)
 
@@ -195,18 +157,22 @@ def _sorted(x):
     return order, angle, np.append(np.diff(angle), angle[0] + 2 * np.pi - angle[-1])
 
 
+def arcs(angle, width: float) -> np.ndarray:
+    """Labels of increasing angles: arcs of at most this width side by side, from the first on."""
+    firsts = [0]
+    while firsts[-1] < len(angle):
+        firsts.append(int(np.searchsorted(angle, angle[firsts[-1]] + width, side="right")))
+    return np.repeat(np.arange(len(firsts) - 1), np.diff(firsts))
+
+
 def _arcs(x, threshold):
-    """On the circle: arcs of at most the threshold side by side, from the largest gap on."""
+    """On the circle: arcs from the largest gap on."""
     order, angle, gap = _sorted(x)
     start = (int(np.argmax(gap)) + 1) % len(x)
-    order = np.roll(order, -start)
-    angle = np.concatenate([angle[start:], angle[:start] + 2 * np.pi])
-    firsts = [0]
-    while firsts[-1] < len(x):
-        firsts.append(int(np.searchsorted(angle, angle[firsts[-1]] + threshold, side="right")))
     labels = np.empty(len(x), dtype=np.int64)
-    labels[order] = np.repeat(np.arange(len(firsts) - 1), np.diff(firsts))
-    return len(firsts) - 1, labels
+    angle = np.concatenate([angle[start:], angle[:start] + 2 * np.pi])
+    labels[np.roll(order, -start)] = arcs(angle, threshold)
+    return int(labels.max()) + 1, labels
 
 
 def _gaps(x, threshold):
@@ -238,10 +204,8 @@ def _tree(x, threshold):
     while len(left):
         seed, found, left = left[0], left[:1], left[1:]
         while len(found) and len(left):
-            far = (
-                scipy.spatial.cKDTree(x[found]).query(x[left], distance_upper_bound=reach)[0]
-                == np.inf
-            )
+            near, _ = scipy.spatial.cKDTree(x[found]).query(x[left], distance_upper_bound=reach)
+            far = near == np.inf
             found, left = left[~far], left[far]
             pairs.append(np.stack([np.full(len(found), seed), found]))
     return _connected(np.concatenate(pairs, axis=1), n)

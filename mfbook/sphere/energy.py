@@ -15,7 +15,7 @@ moves the tokens of the model: :math:`\dot x=u` ascends, :math:`\dot x=-u` desce
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -65,21 +65,19 @@ class SphereEnergy(Functional):
 
     >>> F = SphereEnergy(1.0, [[1.0, 0.0]], [2.0])
     >>> x = np.array([[0.6, 0.8]])
-    >>> F.dim, F.shift, F.scores(x), F.potential(x), F.perceptron(x)
-    (2, 1.0, array([[0.6]]), array([0.72]), array([[1.2, 0. ]]))
-    >>> [round(part, 4) for part in F.energy_parts(mu)]
-    [0.2838, 0.5]
+    >>> F.dim, F.shift, F.potential(x), F.perceptron(x)
+    (2, 1.0, array([0.72]), array([[1.2, 0. ]]))
     >>> descent = F.field()
     >>> bool((descent(mu.atoms, mu) == -F.velocity(mu.atoms, mu)).all())
     True
     """
 
     beta: float
-    a: np.ndarray | None = None
+    a: np.ndarray | None = field(default=None, repr=False)
     omega: np.ndarray | None = None
     activation: Activation = "relu"  # type: ignore[assignment]
     normalised: bool = False
-    bias: np.ndarray | None = None
+    bias: np.ndarray | None = field(default=None, repr=False)
     B: np.ndarray | None = None
 
     space = SPHERE
@@ -98,56 +96,32 @@ class SphereEnergy(Functional):
         ) -> None: ...
 
     def __post_init__(self):
-        keep = object.__setattr__
-        keep(self, "beta", validate.scale(self.beta, "beta"))
-        keep(self, "activation", activation(self.activation))
-        if not isinstance(self.normalised, (bool, np.bool_)):
-            raise TypeError(f"normalised: expected True or False, got {self.normalised!r}")
-        keep(self, "normalised", bool(self.normalised))
+        kept: dict[str, Any] = {
+            "beta": validate.scale(self.beta, "beta"),
+            "activation": activation(self.activation),
+            "normalised": validate.flag(self.normalised, "normalised"),
+        }
         if (self.a is None) != (self.omega is None):
             missing = "omega" if self.omega is None else "a"
             raise ValueError(f"{missing}: expected one with the other, got a or omega alone")
         if self.a is None and self.bias is not None:
             raise ValueError("bias: expected none without units, got a bias")
         if self.a is not None:
-            a = validate.array(self.a, "a", ("J", "d")).astype(float)
-            if a.shape[1] < 2:
-                raise ValueError(f"a: expected directions in R^d with d >= 2, got d = {a.shape[1]}")
+            a = validate.array(self.a, "a", ("J", "d"))
+            _dimension(a, "a")
             on_sphere(a, "a")
-            largest = validate.LARGEST
-            omega = validate.array(self.omega, "omega", (len(a),), largest=largest).astype(float)
-            keep(self, "a", validate.frozen(a))
-            keep(self, "omega", validate.frozen(omega))
-            if self.bias is not None:
-                bias = validate.array(self.bias, "bias", (len(a),), largest=largest).astype(float)
-                keep(self, "bias", validate.frozen(bias))
+            kept["a"] = a
+            for name in ("omega", "bias"):
+                if getattr(self, name) is not None:
+                    value = getattr(self, name)
+                    kept[name] = validate.array(value, name, (len(a),), largest=validate.LARGEST)
         if self.B is not None:
-            keep(self, "B", validate.frozen(self._matrix()))
-
-    def _matrix(self):
-        B = validate.array(self.B, "B", ("d", "d"), largest=validate.LARGEST).astype(float)
-        if B.shape[0] != B.shape[1]:
-            raise ValueError(f"B: expected a square matrix, got shape {B.shape}")
-        skew = np.abs(B - B.T).max()
-        if not skew <= 1e-12 * np.abs(B).max():
-            raise ValueError(f"B: expected a symmetric matrix, got B - B^T up to {skew:.3g}")
-        if self.a is not None and len(B) != self.a.shape[1]:
-            raise ValueError(f"B: expected shape {(self.a.shape[1],) * 2} as a has, got {B.shape}")
-        size = np.abs(np.linalg.eigvalsh(B))
-        least = size.min()
-        if not least > 1e-14 * size.max():
-            raise ValueError(f"B: expected an invertible matrix, got least |eigenvalue| {least}")
-        return B
-
-    def __repr__(self) -> str:
-        units = "no perceptron"
-        if self.a is not None:
-            units = f"{len(self.a)} {self.activation.name} units"
-            units += "" if self.bias is None else " with biases"
-        parts = [f"beta={self.beta:g}", units]
-        parts += ["general B"] if self.B is not None else []
-        parts += ["normalised"] if self.normalised else []
-        return f"SphereEnergy({', '.join(parts)})"
+            kept["B"] = validate.array(self.B, "B", ("d", "d"), largest=validate.LARGEST)
+            _check_matrix(kept["B"], None if self.a is None else kept["a"].shape[1])
+        for name, value in kept.items():
+            if isinstance(value, np.ndarray):
+                value = validate.frozen(value.astype(float))
+            object.__setattr__(self, name, value)
 
     @cached_property
     def shift(self) -> float:
@@ -166,31 +140,20 @@ class SphereEnergy(Functional):
         self._points(mu.atoms, "mu")
         return _Local(self, mu.atoms, mu.weights)
 
-    def _points(self, x, name):
-        if x.shape[1] < 2 or self.dim not in (None, x.shape[1]):
-            wanted = "at least 2" if self.dim is None else self.dim
-            raise ValueError(f"{name}: expected points in R^d with d = {wanted}, got {x.shape[1]}")
+    def _points(self, x, name="x"):
+        """Check that x holds points of the sphere, or complex ones."""
+        _dimension(x, name, self.dim)
         if not np.iscomplexobj(x):
             on_sphere(x, name)
-
-    def scores(self, x: np.ndarray) -> np.ndarray:
-        r"""Inner products :math:`\langle a_j,x\rangle+b_j`, shape (n, J)."""
-        if self.a is None:
-            raise ValueError("x: expected an energy with units, this one has none")
-        x = validate.array(x, "x", ("n", "d"), allow_complex=True)
-        self._points(x, "x")
-        return self._scores(x)
+        return x
 
     def _scores(self, x):
         a: Any = self.a  # who asks has units
-        s = x @ a.T
-        return s if self.bias is None else s + self.bias
+        return x @ a.T + (0.0 if self.bias is None else self.bias)
 
     def potential(self, x: np.ndarray) -> np.ndarray:
         """Potential v of the perceptron at points (n, d), shape (n,); 0 without a perceptron."""
-        x = validate.array(x, "x", ("n", "d"), allow_complex=True)
-        self._points(x, "x")
-        return self._v(x)
+        return self._v(self._points(validate.array(x, "x", ("n", "d"), allow_complex=True)))
 
     def _v(self, x):
         if self.a is None:
@@ -199,29 +162,20 @@ class SphereEnergy(Functional):
 
     def perceptron(self, x: np.ndarray) -> np.ndarray:
         """Drift of the perceptron, half the ambient gradient of v, shape (n, d)."""
-        x = validate.array(x, "x", ("n", "d"), allow_complex=True)
-        self._points(x, "x")
-        return self._drift(x)
+        return self._drift(self._points(validate.array(x, "x", ("n", "d"), allow_complex=True)))
 
     def _drift(self, x):
         if self.a is None:
             return np.zeros_like(x)
         return (self.activation.sigma(self._scores(x)) * self.omega) @ self.a
 
-    def energy_parts(self, mu: Measure) -> tuple[float, float]:
-        r"""Interaction energy :math:`E_\beta(\mu)` and :math:`\frac12\int v\,d\mu`."""
-        local = self.at(mu)
-        if np.iscomplexobj(mu.atoms):
-            raise TypeError("mu: expected real atoms, got complex ones")
-        return float(local.interaction), float(mu.weights @ self._v(mu.atoms)) / 2
-
     def velocity(self, x: ArrayLike, mu: Measure) -> np.ndarray:
         r"""Field :math:`u(x;\mu)`, the velocity of ascent; tangential, shape (n, d).
 
+        With ``normalised``, the attention part is divided by Z(x).
+
         - ``x`` (n, d): Unit vectors.
         - ``mu``: Of unit vectors.
-
-        Returns shape (n, d): With ``normalised``, the attention part is divided by Z(x).
 
         Examples
         --------
@@ -231,15 +185,18 @@ class SphereEnergy(Functional):
         """
         local = self.at(mu)
         if x is not mu.atoms:
-            x = validate.array(x, "x", ("n", mu.dim))
-            self._points(x, "x")
+            x = self._points(validate.array(x, "x", ("n", mu.dim)))
         return local.velocity(x)
 
     def field(self, ascent: bool = False) -> Field:
         """Velocity of the flow as a field for :func:`mfbook.flow.flow`: +u or -u."""
-        if not isinstance(ascent, (bool, np.bool_)):
-            raise TypeError(f"ascent: expected True or False, got {ascent!r}")
-        return Field(self, 1.0 if ascent else -1.0)
+        return Field(self, 1.0 if validate.flag(ascent, "ascent") else -1.0)
+
+
+def _dimension(x, name: str, d: int | None = None) -> None:
+    if x.shape[1] < 2 or d not in (None, x.shape[1]):
+        wanted = "at least 2" if d is None else d
+        raise ValueError(f"{name}: expected points in R^d with d = {wanted}, got {x.shape[1]}")
 
 
 def on_sphere(x, name: str) -> None:
@@ -252,12 +209,22 @@ def on_sphere(x, name: str) -> None:
         raise ValueError(f"{name}: expected unit vectors, got length {size[i]:.12g} at index {i}")
 
 
+def _check_matrix(B, d: int | None) -> None:
+    """Refuse a B that is not a symmetric invertible matrix of the right size."""
+    if B.shape[0] != B.shape[1] or d not in (None, len(B)):
+        wanted = "a square matrix" if d is None else f"shape {(d, d)} as a has"
+        raise ValueError(f"B: expected {wanted}, got shape {B.shape}")
+    skew = np.abs(B - B.T).max()
+    if not skew <= 1e-12 * np.abs(B).max():
+        raise ValueError(f"B: expected a symmetric matrix, got B - B^T up to {skew:.3g}")
+    size = np.abs(np.linalg.eigvalsh(B.astype(float)))
+    if not size.min() > 1e-14 * size.max():
+        raise ValueError(f"B: expected an invertible matrix, got least |eigenvalue| {size.min()}")
+
+
 @dataclass(frozen=True, eq=False)
 class Field:
-    """The velocity field of ascent (sign +1) or descent (-1), with its linearisation.
-
-    - ``sign``: 1 for ascent, -1 for descent.
-    """
+    """The velocity field of ascent (sign +1) or descent (-1), with its linearisation."""
 
     F: SphereEnergy
     sign: float
@@ -286,46 +253,42 @@ class _Local:
 
     def __init__(self, F: SphereEnergy, y, w):
         self.F, self.atoms, self.weights = F, y, w
-        self._real = not np.iscomplexobj(y)
-        self._circle = self._real and y.shape[1] == 2 and F.B is None
 
     @cached_property
     def _series(self):
-        return forces.CircleSums.of(self.atoms, self.weights, self.F.beta)
+        return forces.CircleSums(self.atoms, self.weights, self.F.beta)
+
+    def _fast(self, x):
+        """Whether the series on the circle is known, and cheaper than all pairs."""
+        plane = self.F.B is None and self.atoms.shape[1] == 2
+        real = plane and not (np.iscomplexobj(self.atoms) or np.iscomplexobj(x))
+        return real and forces.fast_on_circle(len(x), len(self.atoms), self.F.beta)
 
     @cached_property
     def _own(self):
         """Z and N at the atoms."""
-        if self._circle and forces.fast_on_circle(len(self.atoms), len(self.atoms), self.F.beta):
-            return self._from_series(self.atoms, own=True)
+        if self._fast(self.atoms):
+            return self._from_series(self.atoms)
         return forces.symmetric(*self._problem())
 
     def _problem(self):
         F = self.F
         return self.atoms, self.weights, F.beta, F.B, F.shift
 
-    def _from_series(self, x, own=False):
-        Z, radial, tangential = self._series(x, "Zrt", own=own)
-        turned = np.stack([-x[:, 1], x[:, 0]], axis=1)
-        return Z, radial[:, None] * x + tangential[:, None] * turned
+    def _from_series(self, x):
+        Z, radial, tangential = self._series("Zrt", None if x is self.atoms else x)
+        return Z, radial[:, None] * x + tangential[:, None] * forces.turned(x)
 
     def _sums(self, x):
         """Z and N at any points: by the series where it is cheaper, else directly."""
         if x is self.atoms:
             return self._own
-        if self._circle and not np.iscomplexobj(x):
-            if forces.fast_on_circle(len(x), len(self.atoms), self.F.beta):
-                return self._from_series(x)
-        return forces.direct(x, *self._problem())
-
-    @property
-    def interaction(self):
-        """Interaction energy."""
-        return self.weights @ self._own[0] / (2 * self.F.beta)
+        return self._from_series(x) if self._fast(x) else forces.direct(x, *self._problem())
 
     @property
     def value(self):
-        return self.interaction + self.weights @ self.F._v(self.atoms) / 2
+        attention = self.weights @ self._own[0] / (2 * self.F.beta)
+        return attention + self.weights @ self.F._v(self.atoms) / 2
 
     def first_variation(self, x):
         x = self._checked(x)
@@ -339,29 +302,26 @@ class _Local:
     def _checked(self, x):
         if x is self.atoms:
             return x
-        x = validate.array(x, "x", ("n", self.atoms.shape[1]), allow_complex=True)
-        self.F._points(x, "x")
-        return x
+        shape = ("n", self.atoms.shape[1])
+        return self.F._points(validate.array(x, "x", shape, allow_complex=True))
 
     def velocity(self, x):
         """Tangential field u, normalised if F is."""
         F = self.F
-        own = x is self.atoms
-        fast = self._circle and forces.fast_on_circle(len(x), len(self.atoms), F.beta)
-        if fast:
-            turned = np.stack([-x[:, 1], x[:, 0]], axis=1)
+        if not self._fast(x):
+            u = _tangent(x, self._attention(x) if F.normalised else self._sums(x)[1])
+        else:
+            turned, at = forces.turned(x), None if x is self.atoms else x
             if not F.normalised:
-                part = self._series(x, "t", own=own)[0]
+                part = self._series("t", at)[0]
             else:
-                Z, part = self._series(x, "Zt", own=own)
+                Z, part = self._series("Zt", at)
                 # the quotient of two sums of size Z is accurate to rounding / Z
                 far = np.flatnonzero(Z < forces.ACCURATE)
                 part = part / np.where(Z > 0, Z, 1)
                 if len(far):
                     part[far] = (turned[far] * self._attention(x[far])).sum(axis=1)
             u = part[:, None] * turned
-        else:
-            u = _tangent(x, self._attention(x) if F.normalised else self._sums(x)[1])
         return u if F.a is None else u + _tangent(x, F._drift(x))
 
     def _attention(self, x):

@@ -14,7 +14,6 @@ below rounding after :math:`K\approx9\sqrt\beta` terms, so both sums cost O(NK).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
 
@@ -23,6 +22,8 @@ from scipy.special import ive
 
 from mfbook._blocks import blocks
 
+#: Largest inverse temperature whose Fourier coefficients are listed: a million.
+SHARPEST = 1e10
 #: Particles in one block of pairs: 256 x 256 numbers are half a megabyte.
 BLOCK = 256
 #: Points whose powers are held at a time, for few points and for many. Arrays of the first size are
@@ -56,34 +57,47 @@ class Powers:
     """Powers 1, z, z^2, ... of unit complex numbers as products of few small and few large ones.
 
     With ``s`` small powers (rows of ``low``) and ``t`` large ones, ``high[j] = z^(s j)``, the sums
-    over all points and the values of a polynomial are matrix products.
+    over all points and the values of a polynomial are matrix products. Points are taken in chunks
+    that use one piece of memory: to ask for it again costs as much as a chunk.
     """
 
-    def __init__(self, z: np.ndarray, count: int):
-        self.s = int(np.ceil(np.sqrt(count)))
+    def __init__(self, z: np.ndarray, count: int, chunk: int | None = None):
+        self.z, self.s = z, int(np.ceil(np.sqrt(count)))
         self.t = -(-count // self.s)
-        # the last small power is the first large one; `work` is for products
-        self._rows = np.empty((self.s + 1, len(z)), complex)
-        self.low, self.high = self._rows[: self.s], np.empty((self.t, len(z)), complex)
-        self._work = np.empty_like(self.high)
-        self.refill(z)
+        self.chunk = min(len(z), chunk or CHUNKS[len(z) > 16 * CHUNKS[0]])
+        # the last small power is the first large one; the third is for products
+        self._memory = [
+            np.empty((rows, self.chunk), complex) for rows in (self.s + 1, self.t, self.t)
+        ]
+        self._filled = slice(0, 0)
 
-    def refill(self, z: np.ndarray) -> None:
-        """Powers of as many other points, in the same memory."""
-        powers(z, self._rows)
-        powers(self._rows[self.s], self.high)
+    def _tables(self):
+        """Each chunk with its small and large powers and memory for a product."""
+        for part in blocks(len(self.z), self.chunk):
+            rows, high, work = (table[:, : part.stop - part.start] for table in self._memory)
+            if part != self._filled:
+                powers(self.z[part], rows)
+                powers(rows[self.s], high)
+                self._filled = part
+            yield part, rows[: self.s], high, work
 
     def moments(self, w: np.ndarray) -> np.ndarray:
         """Sums over points of w z^k, shape (s t,)."""
-        return (np.multiply(self.high, w, out=self._work) @ self.low.T).ravel()
+        total = np.zeros((self.t, self.s), complex)
+        for part, low, high, work in self._tables():
+            total += np.multiply(high, w[part], out=work) @ low.T
+        return total.ravel()
 
     def polynomial(self, c: np.ndarray) -> np.ndarray:
         """Real parts of sum_k c_k z^k for each row of ``c``, shape (rows, n)."""
-        out = np.empty((len(c), self.low.shape[1]))
-        for value, row in zip(out, c.reshape(len(c), self.t, self.s), strict=True):
-            product = np.matmul(row, self.low, out=self._work)
-            product *= self.high
-            product.real.sum(axis=0, out=value)
+        out = np.empty((len(c), len(self.z)))
+        rows = np.zeros((len(c), self.s * self.t), complex)
+        rows[:, : c.shape[1]] = c
+        for part, low, high, work in self._tables():
+            for value, row in zip(out, rows, strict=True):
+                product = np.matmul(row.reshape(self.t, self.s), low, out=work)
+                product *= high
+                product.real.sum(axis=0, out=value[part])
         return out
 
 
@@ -101,66 +115,41 @@ def powers(z: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return rows
 
 
-@dataclass(frozen=True, eq=False)
+@lru_cache(maxsize=64)
+def _factors(beta: float) -> dict[str, np.ndarray]:
+    """What Fourier moments are multiplied with for each of the sums of :class:`CircleSums`."""
+    c = fourier(beta)
+    k = np.arange(len(c))
+    # h cos u has the mean of the neighbouring coefficients of the series over all integers
+    whole = np.where(k == 0, c, c / 2)
+    up = np.append(whole[1:], 0.0)
+    down = np.append(up[0], whole[:-1])
+    radial = np.where(k == 0, 1.0, 2.0) * (up + down) / 2
+    return {"Z": c, "r": radial, "t": 1j * k * c / beta, "c": -(k * k) * c / beta}
+
+
 class CircleSums:
-    """The Fourier moments of a measure on the circle."""
+    """Sums over a measure on the circle, from its Fourier moments."""
 
-    beta: float
-    moments: np.ndarray
-    own: Powers | None
+    def __init__(self, x: np.ndarray, w: np.ndarray, beta: float):
+        self.beta, count = beta, len(fourier(beta))
+        self.own = Powers(as_complex(x), count)
+        self.moments = np.conj(self.own.moments(w)[:count])
 
-    @staticmethod
-    def of(x: np.ndarray, w: np.ndarray, beta: float) -> CircleSums:
-        count = len(fourier(beta))
-        total = np.zeros(1, complex)  # grows to as many moments as there are products
-        for part, powers in _chunks(x, count):
-            total = total + powers.moments(w[part])
-        return CircleSums(beta, total, powers if len(x) <= CHUNKS[0] else None)
-
-    def __call__(self, x: np.ndarray, rows: str, *, own: bool = False) -> np.ndarray:
-        r"""Sums at the points ``x``, one row for each letter of ``rows``.
+    def __call__(self, rows: str, x: np.ndarray | None = None) -> np.ndarray:
+        r"""Sums at the points ``x``, by default the atoms; one row for each letter of ``rows``.
 
         ``Z``: :math:`\sum w_jh`; ``r``, ``t``: radial and tangential part of
         :math:`\sum w_jhy_j`; ``c``: derivative of the tangential part along the circle.
         """
-        c = self._coefficients(rows)
-        if own and self.own is not None:
-            return self.own.polynomial(c)
-        out = np.empty((len(c), len(x)))
-        for part, powers in _chunks(x, len(fourier(self.beta))):
-            out[:, part] = powers.polynomial(c)
-        return out
-
-    def _coefficients(self, rows):
-        c = np.zeros(len(self.moments))
-        known = fourier(self.beta)
-        c[: len(known)] = known
-        k, m = np.arange(len(c)), np.conj(self.moments)
-        # h cos u has the mean of the neighbouring coefficients
-        if "r" in rows:
-            whole = np.where(k == 0, c, c / 2)  # over all integers
-            up = np.append(whole[1:], 0.0)
-            down = np.append(up[0], whole[:-1])
-            radial = np.where(k == 0, 1.0, 2.0) * (up + down) / 2
-        table = {
-            "Z": lambda: c * m,
-            "r": lambda: radial * m,
-            "t": lambda: 1j * k * c / self.beta * m,
-            "c": lambda: -(k * k) * c / self.beta * m,
-        }
-        return np.array([table[row]() for row in rows])
+        points = self.own if x is None else Powers(as_complex(x), len(self.moments))
+        factors = _factors(self.beta)
+        return points.polynomial(np.array([factors[row] * self.moments for row in rows]))
 
 
-def _chunks(x, count):
-    """Powers of the points, chunk by chunk; each overwrites the memory of the one before."""
-    z, powers = as_complex(x), None
-    size = CHUNKS[len(z) > 16 * CHUNKS[0]]
-    for part in blocks(len(z), size):
-        if powers is None or part.stop - part.start < size:
-            powers = Powers(z[part], count)
-        else:
-            powers.refill(z[part])
-        yield part, powers
+def turned(x: np.ndarray) -> np.ndarray:
+    """Directions of increasing angle at unit vectors (n, 2)."""
+    return np.stack([-x[:, 1], x[:, 0]], axis=1)
 
 
 def as_complex(x: np.ndarray) -> np.ndarray:
@@ -174,10 +163,7 @@ def direct(x, y, w, beta, B=None, s=1.0, *, shift=False):
     With ``shift`` both are divided by the largest exponential of each point, so that the quotient
     survives far away from all particles.
     """
-    yB = y if B is None else y @ B
-    right = np.concatenate([w[:, None] * yB, w[:, None]], axis=1)
-    exponent = np.concatenate([beta * yB, np.full((len(y), 1), -beta * s)], axis=1).T
-    left = np.concatenate([x, np.ones((len(x), 1))], axis=1)
+    left, exponent, right = _matrices(x, y, w, beta, B, s)
     out = np.empty((len(x), right.shape[1]), np.result_type(x, y, float))
     for part in blocks(len(x), BLOCK * BLOCK // len(y) + 1):
         e = left[part] @ exponent
@@ -191,18 +177,15 @@ def direct(x, y, w, beta, B=None, s=1.0, *, shift=False):
 
 def symmetric(y, w, beta, B=None, s=1.0):
     """As :func:`direct` at the particles themselves; every pair of blocks is visited once."""
-    n, yB = len(y), y if B is None else y @ B
-    right = np.concatenate([w[:, None] * yB, w[:, None]], axis=1)
+    n = len(y)
+    left, exponent, right = _matrices(y, y, w, beta, B, s)
     if n <= BLOCK:
-        e = y @ (beta * yB).T
-        e -= beta * s
+        e = left @ exponent
         out = np.exp(e, out=e) @ right
         return out[:, -1], out[:, :-1]
-    left = np.concatenate([y, np.ones((n, 1))], axis=1)
-    exponent = np.concatenate([beta * yB, np.full((n, 1), -beta * s)], axis=1).T
     out = np.zeros_like(right)
     # one piece of memory for all blocks: to ask for it again costs as much as a block
-    work = np.empty(min(n, BLOCK) ** 2, right.dtype)
+    work = np.empty(BLOCK**2, right.dtype)
     for a, b in combinations_with_replacement(blocks(n, BLOCK), 2):
         rows, columns = a.stop - a.start, b.stop - b.start
         e = work[: rows * columns].reshape(rows, columns)
@@ -212,6 +195,14 @@ def symmetric(y, w, beta, B=None, s=1.0):
         if a != b:
             out[b] += e.T @ right[a]
     return out[:, -1], out[:, :-1]
+
+
+def _matrices(x, y, w, beta, B, s):
+    """Matrices (x, 1), (beta B y, -beta s)^T and w (B y, 1): exponents are products of two."""
+    yB = y if B is None else y @ B
+    right = np.concatenate([w[:, None] * yB, w[:, None]], axis=1)
+    exponent = np.concatenate([beta * yB, np.full((len(y), 1), -beta * s)], axis=1).T
+    return np.concatenate([x, np.ones((len(x), 1))], axis=1), exponent, right
 
 
 def fast_on_circle(n: int, atoms: int, beta: float) -> bool:

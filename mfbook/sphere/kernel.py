@@ -16,32 +16,20 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln
+from scipy.special import gammaln, hyp0f1, ive
 
 from mfbook import _validate as validate
 
-__all__ = [
-    "funk_hecke",
-    "kernel",
-]
-
-#: Logarithm of the share of the last harmonic, below which a sum over harmonics has converged.
-NEGLIGIBLE = -46.0
-
-#: Largest inverse temperature and degree for which harmonics are listed: seconds.
-SHARPEST, HARMONICS = 1e10, 10**7
+__all__ = ["anticoncentration", "funk_hecke", "kernel"]
 
 
 def kernel(u: ArrayLike, beta: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    r"""Kernel on the circle and its first two derivatives in the angle, equation (5.7).
+    r"""Kernel on the circle and its first two derivatives in the angle u in radians, (5.7).
 
     .. math:: h=e^{\beta(\cos u-1)},\quad h'=-\beta\sin u\,h,\quad
               h''=\beta(\beta\sin^2u-\cos u)\,h
 
     The exponent is computed as :math:`-2\beta\sin^2(u/2)`, which does not cancel at small angles.
-
-    - ``u``: Angles in radians, of any shape.
-    - ``beta``: Inverse temperature, positive.
     """
     beta, u = validate.scale(beta, "beta"), validate.array(u, "u", (...,))
     sine = np.sin(u)
@@ -50,8 +38,8 @@ def kernel(u: ArrayLike, beta: float) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return h, -beta * sine * h, beta * h * (beta * sine**2 - np.cos(u))
 
 
-def funk_hecke(beta: float, d: int, k: ArrayLike, *, log: bool = False) -> np.ndarray:
-    r"""Eigenvalues of the kernel on :math:`S^{d-1}`, Lemma 5.1: all are positive.
+def funk_hecke(beta: float, d: int, k: ArrayLike) -> np.ndarray:
+    r"""Eigenvalues of the kernel on :math:`S^{d-1}` for degrees k, Lemma 5.1: all are positive.
 
     .. math:: \int e^{\beta(\langle x,y\rangle-1)}Y_k(y)\,d\sigma(y)=\lambda_kY_k(x),\qquad
               \lambda_k=\Gamma(\tfrac d2)\Big(\frac2\beta\Big)^{\frac d2-1}
@@ -61,73 +49,58 @@ def funk_hecke(beta: float, d: int, k: ArrayLike, *, log: bool = False) -> np.nd
     probability measure. On the circle these are the Fourier coefficients
     :math:`e^{-\beta}I_k(\beta)`. Hence the kernel is strictly positive definite, and the energy
     strictly convex along mixtures.
-
-    The Bessel function underflows long before its product with the prefactor does (d = 200,
-    :math:`\beta=1`), so it is not called. The ratios
-    :math:`\lambda_{k+1}/\lambda_k=I_{\nu+1}/I_\nu=:r_\nu` with :math:`\nu=k+\frac d2-1` obey
-
-    .. math:: r_{\nu-1}=\frac{\beta}{2\nu+\beta r_\nu},
-
-    downwards a stable recurrence of positive numbers, and :math:`\sum_kN_k\lambda_k=1`, the
-    kernel's value at x = y, fixes the scale; :math:`N_k` is the number of independent harmonics
-    of degree k.
-
-    - ``beta``: Inverse temperature, positive.
-    - ``d``: Dimension of the ambient space, at least 2.
-    - ``k``: Degrees, at least 0.
-    - ``log``: Return :math:`\log\lambda_k`, which does not underflow.
     """
-    beta, d = _countable(beta), validate.count(d, "d", least=2)
-    log, degrees = validate.flag(log, "log"), validate.plain(k, "k")
-    if degrees.dtype.kind not in "iu" or degrees.size == 0:
-        raise TypeError(f"k: expected integers, got {k!r}")
-    if (degrees < 0).any():
-        raise ValueError(f"k: expected degrees >= 0, got {degrees.min()}")
-    if degrees.max() > HARMONICS:
-        raise ValueError(f"k: expected degrees up to {HARMONICS:g}, got {degrees.max()}")
-    K = max(64, int(degrees.max()) + 1)
-    while True:
-        # log(lambda_k / lambda_0), and the share of degree k in the sum that is one
-        relative = _log_ratios(beta, d, K)
-        share = relative + _log_multiplicity(d, K)
-        largest = share.max()
-        # the shares are log-concave: where one is negligible so is all that follows
-        if share[-1] <= largest + NEGLIGIBLE:
-            break
-        K *= 2
-    total = largest + math.log(np.exp(share - largest).sum())
-    values = relative[degrees] - total
-    return values if log else np.exp(values)
-
-
-def _countable(beta) -> float:
-    """An inverse temperature whose harmonics can be listed: about nine times its root."""
-    beta = validate.scale(beta, "beta")
-    if beta > SHARPEST:
-        raise ValueError(f"beta: expected at most {SHARPEST:g}, got {beta:g}")
-    return beta
-
-
-def _log_ratios(beta: float, d: int, K: int) -> np.ndarray:
-    r"""Return :math:`\log(\lambda_k/\lambda_0)` for k < K."""
-    # all ratios are below 1; from 1 at a higher degree the recurrence contracts the error, by the
-    # product of the ratios on the way, to less than rounding
-    ratio, ratios = 1.0, np.empty(K)
-    for k in range(K + K // 2, 0, -1):
-        ratio = beta / (2 * k + d - 2 + beta * ratio)
-        if k < K:
-            ratios[k] = ratio
-    ratios[0] = 1.0
-    return np.log(ratios).cumsum()
-
-
-def _log_multiplicity(d: int, K: int) -> np.ndarray:
-    r"""Logarithm of the number of harmonics, :math:`N_k=\frac{2k+d-2}{k}\binom{k+d-3}{k-1}`."""
-    k = np.arange(1, K)
-    count = np.log(2 * k + d - 2) + gammaln(k + d - 2) - gammaln(k + 1) - gammaln(d - 1)
-    return np.concatenate([[0.0], count])
+    beta, d = validate.scale(beta, "beta"), validate.count(d, "d", least=2)
+    k = validate.array(k, "k", (...,))
+    if (k < 0).any() or (k % 1).any():
+        raise ValueError(f"k: expected degrees 0, 1, 2, ..., got {k.tolist()}")
+    order = k + d / 2 - 1
+    bessel = ive(order, beta)
+    # I underflows long before its product with the prefactor does: there its power series
+    small = bessel < 1e-250
+    series = np.log(hyp0f1(order + 1, np.where(small, beta**2 / 4, 0))) - beta
+    series += order * math.log(beta / 2) - gammaln(order + 1)
+    log = np.where(small, series, np.log(np.where(small, 1, bessel)))
+    return np.exp(log + gammaln(d / 2) - (d / 2 - 1) * math.log(beta / 2))
 
 
 def _angle(versine: float) -> float:
     """Angle in [0, pi] whose cosine is 1 - versine."""
     return 2 * math.asin(math.sqrt(min(versine / 2, 1.0)))
+
+
+def anticoncentration(beta: float, gamma: float = 0.5) -> tuple[float, float]:
+    r"""Constants a and b of Theorem 3.5, exact for every :math:`\beta`.
+
+    .. math:: a=-\max_{|u|\le\gamma/\sqrt\beta}\frac{h''(u)}\beta,\qquad
+              b=\max_u\frac{h''(u)}\beta
+
+    With :math:`c=\cos u` one has :math:`h''/\beta=g(c)=e^{\beta(c-1)}(\beta(1-c^2)-c)` and
+    :math:`g'=e^{\beta(c-1)}(\beta^2-1-3\beta c-\beta^2c^2)`. One root of the bracket is below -1.
+    The other, :math:`c_+=(\sqrt{5+4\beta^2}-3)/(2\beta)`, is below 1, and at least -1 if and only
+    if :math:`\beta\ge\frac13`. So g increases up to :math:`c_+` and decreases beyond it:
+
+    .. math:: b=\begin{cases}e^{\beta(c_+-1)}(2c_++1/\beta)&\beta\ge\frac13\\
+              e^{-2\beta}&\beta\le\frac13\end{cases}
+
+    and the largest value near 0 is at the end of the interval, or b if the interval reaches
+    :math:`c_+`. As :math:`\beta\to\infty`: :math:`a\to(1-\gamma^2)e^{-\gamma^2/2}`, which is
+    0.6619 for the paper's :math:`\gamma=\frac12`, and :math:`b\to2e^{-3/2}`.
+
+    The theorem says something only if a > 0, that is if :math:`\gamma/\sqrt\beta<u_*`. Since
+    :math:`\beta=\cos u_*/\sin^2u_*`, and :math:`u^2\cos u/\sin^2u` decreases from 1 to 0 on
+    :math:`(0,\frac\pi2)`, this holds if and only if :math:`\gamma<1` and :math:`\beta` is above a
+    threshold: about 0.1183 for :math:`\gamma=\frac12`. For :math:`\gamma\ge1` it never holds.
+    """
+    beta, gamma = validate.scale(beta, "beta"), validate.scale(gamma, "gamma")
+    reach = min(gamma / math.sqrt(beta), math.pi)
+    if beta >= 1 / 3:
+        # beta (1 - c_+), rationalised
+        drop = (6 * beta + 2) / (2 * beta + 3 + math.hypot(math.sqrt(5), 2 * beta))
+        b = math.exp(-drop) * (2 + (1 - 2 * drop) / beta)
+        if reach >= _angle(drop / beta):
+            return -b, b
+    else:
+        b = math.exp(-2 * beta)
+    sine, half = math.sin(reach), math.sin(reach / 2)
+    return math.exp(-2 * beta * half * half) * (math.cos(reach) - beta * sine * sine), b

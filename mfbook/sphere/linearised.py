@@ -14,17 +14,12 @@ rank twice the number of Fourier terms, so that an implicit step costs O(N K^2).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy
 
-from mfbook import _validate as validate
-from mfbook._blocks import blocks
-from mfbook.space import Sphere
 from mfbook.sphere import forces
-from mfbook.sphere.kernel import SHARPEST
+from mfbook.sphere.forces import SHARPEST, turned
 
 #: Rows of a dense Jacobian that are still reasonable: 5000 squared numbers are 200 MB.
 LARGEST = 5000
@@ -35,25 +30,13 @@ def frames(x: np.ndarray) -> np.ndarray:
 
     On the circle the basis is the direction of increasing angle. In higher dimension it is the
     image of the standard basis under the reflection that maps the first axis to x.
-
-    - ``x`` (n, d): Unit vectors.
     """
-    x = validate.array(x, "x", ("n", "d"))
-    if x.shape[1] < 2:
-        raise ValueError(f"x: expected points in R^d with d >= 2, got d = {x.shape[1]}")
-    if not Sphere().contains(x).all():
-        raise ValueError("x: expected unit vectors")
-    return _frames(x)
-
-
-def _frames(x) -> np.ndarray:
-    n, d = x.shape
+    d = x.shape[1]
     if d == 2:
-        return np.stack([-x[:, 1], x[:, 0]], axis=1)[:, :, None]
+        return turned(x)[:, :, None]
     # Householder: I - 2 v v^T with v along x - s e_1, s = -sign(x_1) for stability
-    sign = np.where(x[:, 0] > 0, -1.0, 1.0)
     v = x.copy()
-    v[:, 0] -= sign
+    v[:, 0] += np.where(x[:, 0] > 0, 1.0, -1.0)
     v /= np.linalg.norm(v, axis=1, keepdims=True)
     return np.eye(d)[None, :, 1:] - 2 * v[:, :, None] * v[:, None, 1:]
 
@@ -61,43 +44,39 @@ def _frames(x) -> np.ndarray:
 def jacobian(F, x, w, normalised: bool) -> np.ndarray:
     """Dense Jacobian of the field at all atoms, shape (n (d-1), n (d-1)), in frames."""
     n, d = x.shape
-    T = _frames(x)
-    z = x if F.B is None else x @ F.B
+    T, z = frames(x), x if F.B is None else x @ F.B
     K = F.beta * (x @ z.T - F.shift)
     if normalised:  # only quotients count, and they survive far away from all weight
         K -= K[:, w > 0].max(axis=1, keepdims=True)
         np.minimum(K, 0, out=K)
     np.exp(K, out=K)
     K *= w
-    Z, G = K.sum(axis=1), K @ z
-    flat = np.ascontiguousarray(T.transpose(0, 2, 1)).reshape(n * (d - 1), d)  # rows: frame vectors
-    # each particle as an evaluation point: its own second derivative
-    own = F.beta * (K @ (z[:, :, None] * z[:, None]).reshape(n, d * d)).reshape(n, d, d)
-    # each particle as a source: w_l K_il (B + beta z_l (B x_i)^T), measured in the frames
-    source = flat @ (flat if F.B is None else flat @ F.B).T
-    source = source.reshape(n, d - 1, n, d - 1)
-    inner = (flat @ z.T).reshape(n, d - 1, n, 1)  # T_i^T z_l
-    tilt = (z @ flat.T).reshape(n, 1, n, d - 1)  # (B x_i)^T T_l
-    source += (F.beta * inner) * tilt
-    source *= K[:, None, :, None]
     if normalised:
-        # d(N/Z) = dN/Z - N dZ/Z^2
-        part = (flat.reshape(n, d - 1, d) @ G[:, :, None]).reshape(n, d - 1, 1, 1)
-        ratio = Z[:, None, None]
-        own = own / ratio - F.beta * (G[:, :, None] * G[:, None]) / ratio**2
-        source -= part / ratio[..., None] * (F.beta * K[:, None, :, None] * tilt)
-        source /= ratio[..., None]
-        G = G / Z[:, None]
+        K /= K.sum(axis=1, keepdims=True)
+    G = K @ z
+    # d(N/Z) = dN/Z - (N/Z) dZ/Z: as without Z, with z - N/Z in the place of z
+    mean = G if normalised else np.zeros_like(G)
+    # each particle as an evaluation point: its own second derivative
+    own = F.beta * ((K @ _squares(z)).reshape(n, d, d) - mean[:, :, None] * mean[:, None])
+    # each particle as a source: w_l K_il (B + beta z_l (B x_i)^T), measured in the frames
+    flat = np.ascontiguousarray(T.transpose(0, 2, 1)).reshape(n * (d - 1), d)  # rows: frame vectors
+    J = (flat @ (flat if F.B is None else flat @ F.B).T).reshape(n, d - 1, n, d - 1)
+    inner = (flat @ z.T).reshape(n, d - 1, n, 1) - (mean[:, None] @ T).reshape(n, d - 1, 1, 1)
+    J += (F.beta * inner) * (z @ flat.T).reshape(n, 1, n, d - 1)
+    J *= K[:, None, :, None]
     if F.a is not None:
         slope = F.activation.slope(F._scores(x)) * F.omega
-        squares = (F.a[:, :, None] * F.a[:, None]).reshape(-1, d * d)
-        own = own + (slope @ squares).reshape(n, d, d)
+        own += (slope @ _squares(F.a)).reshape(n, d, d)
         G = G + F._drift(x)
-    block = T.transpose(0, 2, 1) @ own @ T
-    block -= (x * G).sum(axis=1)[:, None, None] * np.eye(d - 1)
     i = np.arange(n)
-    source[i, :, i] += block
-    return source.reshape(n * (d - 1), n * (d - 1))
+    J[i, :, i] += T.transpose(0, 2, 1) @ own @ T
+    J[i, :, i] -= (x * G).sum(axis=1)[:, None, None] * np.eye(d - 1)
+    return J.reshape(n * (d - 1), n * (d - 1))
+
+
+def _squares(z):
+    """The matrices z z^T of rows, flat."""
+    return (z[:, :, None] * z[:, None]).reshape(-1, z.shape[1] ** 2)
 
 
 class Linearised:
@@ -107,31 +86,19 @@ class Linearised:
     """
 
     def __init__(self, x: np.ndarray, factor: Callable) -> None:
-        self.x, self._factor = x, factor
+        self._frames, self._factor = frames(x), factor
         self._known: tuple[float, Callable] | None = None
-
-    @cached_property
-    def _frames(self) -> np.ndarray:
-        return _frames(self.x)
 
     def solve(self, c: float, b: np.ndarray) -> np.ndarray:
         """Return k with (I - c J) k = b, both shape (n, d); what is normal in b stays.
 
         Where b is not finite, k is not: integrators try steps that are too long.
-
-        - ``c``: A step.
-        - ``b`` (n, d): Any vectors.
-
-        Returns shape (n, d): The solution.
         """
-        c, b = validate.finite(c, "c"), validate.plain(b, "b")
-        if b.dtype.kind not in "biuf" or b.shape != self.x.shape:
-            raise ValueError(
-                f"b: expected real numbers of shape {self.x.shape}, got {b.dtype} {b.shape}"
-            )
+        T = self._frames
+        if b.shape != T.shape[:2]:
+            raise ValueError(f"b: expected shape {T.shape[:2]}, got {b.shape}")
         if self._known is None or self._known[0] != c:
             self._known = c, self._factor(c)
-        T = self._frames
         with np.errstate(over="ignore", invalid="ignore"):
             inside = (b[:, None] @ T)[:, 0]
             change = self._known[1](inside.ravel()).reshape(inside.shape) - inside
@@ -141,10 +108,9 @@ class Linearised:
 def linearise(F, x, w, scale: float, normalised: bool) -> Linearised:
     """Linearisation of the flow with velocity ``scale`` times u, at the atoms x (n, d)."""
     n, d = x.shape
-    series = d == 2 and F.B is None and F.beta <= SHARPEST
-    rank = 2 * (len(forces.fourier(F.beta)) - 1) if series else n
-    if series and 2 * rank < n:
-        return Linearised(x, _low_rank(F, x, w, scale, normalised))
+    if d == 2 and F.B is None and F.beta <= SHARPEST:
+        if 4 * (len(forces.fourier(F.beta)) - 1) < n:
+            return Linearised(x, _low_rank(F, x, w, scale, normalised))
     if n * (d - 1) > LARGEST:
         raise ValueError(
             f"mu: expected at most {LARGEST} coordinates for a dense Jacobian, got {n * (d - 1)}; "
@@ -159,27 +125,6 @@ def linearise(F, x, w, scale: float, normalised: bool) -> Linearised:
     return Linearised(x, dense)
 
 
-class _Modes:
-    """Moments and polynomials of all particles at once, from one table of powers."""
-
-    def __init__(self, x, count):
-        z = forces.as_complex(x)
-        self.powers = [forces.Powers(z[part], count) for part in blocks(len(z), forces.CHUNKS[1])]
-        self.parts = np.cumsum([0, *(p.low.shape[1] for p in self.powers)])
-
-    def moments(self, w, count):
-        """Sums of w z^k over the particles, k < count."""
-        pieces = np.split(w, self.parts[1:-1])
-        total: Any = sum(p.moments(v) for p, v in zip(self.powers, pieces, strict=True))
-        return total[:count]
-
-    def polynomial(self, c):
-        """Real parts of sum_k c_k z^k at the particles."""
-        size = self.powers[0].s * self.powers[0].t
-        c = np.append(c, np.zeros(size - len(c)))[None]
-        return np.concatenate([p.polynomial(c)[0] for p in self.powers])
-
-
 def _low_rank(F, x, w, scale, normalised):
     r"""Jacobian on the circle, a diagonal plus rank 2K: Woodbury's formula for each c.
 
@@ -187,7 +132,6 @@ def _low_rank(F, x, w, scale, normalised):
     the angle. Products are sums of cosines and sines of k - l and k + l times it, so 2K + 1 moments
     are enough: O(N K) for the matrix, O(K^3) to factor it.
     """
-    sums = forces.CircleSums.of(x, w, F.beta)
     coefficients = forces.fourier(F.beta)
     k = np.arange(len(coefficients))
     even = coefficients * k * k / F.beta  # of -h''/beta
@@ -196,8 +140,8 @@ def _low_rank(F, x, w, scale, normalised):
     order = len(k)
     root = np.sqrt(even[k])
     odd = coefficients[k] * k / root  # of -h', for the change of Z
-    modes = _Modes(x, 2 * order + 1)
-    Z, t, curvature = sums(x, "Ztc", own=True)
+    modes = forces.Powers(forces.as_complex(x), 2 * order + 1, chunk=len(x))
+    Z, t, curvature = forces.CircleSums(x, w, F.beta)("Ztc")
     if normalised:
         curvature = curvature / Z - F.beta * (t / Z) ** 2
     else:
@@ -209,7 +153,7 @@ def _low_rank(F, x, w, scale, normalised):
 
     def gram(weights):
         """Sums of weights times cos cos, cos sin, sin cos, sin sin."""
-        m = modes.moments(weights, 2 * order + 1)
+        m = modes.moments(weights)
         cc, ss = m.real[difference] + m.real[total], m.real[difference] - m.real[total]
         cs = m.imag[total] + sign * m.imag[difference]
         return cc / 2, cs / 2, cs.T / 2, ss / 2
@@ -227,12 +171,12 @@ def _low_rank(F, x, w, scale, normalised):
 
         def solve(b):
             first = b / S
-            m = root * modes.moments(w * first, order + 1)[1:]
+            m = root * modes.moments(w * first)[1 : order + 1]
             m = scipy.linalg.lu_solve(factors, np.concatenate([m.real, m.imag]), check_finite=False)
             m = m[:order] - 1j * m[order:]
-            back = modes.polynomial(np.append(0, root * m))
+            back = modes.polynomial(np.append(0, root * m)[None])[0]
             if normalised:
-                back = back - ratio * modes.polynomial(np.append(0, -1j * odd * m))
+                back -= ratio * modes.polynomial(np.append(0, -1j * odd * m)[None])[0]
             return first + c * scale * back / (S * Z)
 
         return solve
@@ -244,6 +188,5 @@ def _own_slope(F, x):
     """Second derivative of half the potential along the circle."""
     if F.a is None:
         return 0.0
-    turned = np.stack([-x[:, 1], x[:, 0]], axis=1)
     slope = F.activation.slope(F._scores(x)) * F.omega
-    return (slope * (turned @ F.a.T) ** 2).sum(axis=1) - (x * F._drift(x)).sum(axis=1)
+    return (slope * (turned(x) @ F.a.T) ** 2).sum(axis=1) - (x * F._drift(x)).sum(axis=1)

@@ -19,7 +19,8 @@ the minimiser can be a density. It is then in closed form, and equally spaced at
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -29,37 +30,31 @@ from mfbook import _validate as validate
 from mfbook.measure import Measure
 from mfbook.optimise.simplex import simplex_qp
 from mfbook.sphere import forces
+from mfbook.sphere.clusters import arcs
 from mfbook.sphere.energy import SphereEnergy
-from mfbook.sphere.kernel import SHARPEST
+from mfbook.sphere.forces import SHARPEST
 from mfbook.sphere.on_circle import (
     CircleVariation,
     least_on_circle,
     local_minima,
+    moving,
     unit_vectors,
 )
 
-__all__ = [
-    "CircleMinimum",
-    "minimise_on_circle",
-]
+__all__ = ["CircleMinimum", "minimise_on_circle"]
 
 #: Weights up to this are dropped.
 NEGLIGIBLE = 1e-13
-
 #: Share of the largest weight of a grid up to which the interior-point method means zero.
 LIGHT = 1e-5
-
 #: Most points of a grid.
 MOST = 1500
-
 #: Most work of one call of Newton's method, each step counted as the cube of the number of atoms.
 EFFORT = 2e8
-
 #: Distances within which atoms are merged, in lengths of the kernel, tried in this order.
 MERGING = (0.75, 0.3)
 #: Atoms at this distance are one: Newton's method may lead two to the same place, up to rounding.
 COINCIDING = 1e-8
-
 #: Rounds after which it ends if in none the gap becomes less than half of the least before.
 PATIENCE = 3
 
@@ -70,13 +65,10 @@ class CircleMinimum:
 
     - ``measure``: Unit vectors in the plane, sorted by angle, all with positive weight.
     - ``gap``: Proved upper bound on :math:`E(\mu)-\min E` (up to the allowance for rounding).
-    - ``value``: :math:`E(\mu)`.
-    - ``multiplier``: :math:`\int\delta E\,d\mu`; at the minimiser the common value of :math:`\delta
-      E` on the support and its least value.
-    - ``converged``: Whether the gap is within the tolerance.
-    - ``reason``: Why it is not; empty if it is.
+    - ``value``, ``multiplier``: :math:`E(\mu)` and :math:`\int\delta E\,d\mu`; at the minimiser
+      the latter is the common value of :math:`\delta E` on the support, and its least value.
+    - ``converged``, ``reason``: Whether the gap is within the tolerance; why it is not.
     - ``rounds``: Grids whose weights were optimised; zero for a density in closed form.
-    - ``evaluations``: Points at which a first variation was evaluated.
     """
 
     measure: Measure
@@ -86,7 +78,6 @@ class CircleMinimum:
     converged: bool
     reason: str
     rounds: int
-    evaluations: int
 
 
 def minimise_on_circle(
@@ -120,7 +111,7 @@ def minimise_on_circle(
     best = _Trial() if density is None else _judged(parts, density, goal)
     points = min(16 + int(16 / parts.spacing), MOST)
     grid, reach = parts.grid(points)[:-1], 2 * np.pi / points
-    rounds, stalled, evaluations, reason = 0, 0, best.evaluations, ""
+    rounds, stalled, reason = 0, 0, ""
     while best.gap > goal and not reason:
         rounds += 1
         here = []
@@ -128,10 +119,9 @@ def minimise_on_circle(
             here.append(_judged(parts, atoms, goal))
             if here[-1].gap <= goal:
                 break
-        evaluations += sum(trial.evaluations for trial in here)
-        found = min(here, key=_quality)
+        found = min(here, key=itemgetter(0, 1))
         stalled = 0 if found.found < best.found / 2 else stalled + 1
-        best = min(best, found, key=_quality)
+        best = min(best, found, key=itemgetter(0, 1))
         grid = _finer(parts, found, reach) if rounds > 1 else _quartered(parts, here[-1], points)
         reach /= 4
         if rounds == maxiter:
@@ -147,16 +137,10 @@ def minimise_on_circle(
     if len(w) == len(best.w):
         theta, w = best.theta, best.w  # not by rounding elsewhere
     order = np.argsort(np.mod(theta, 2 * np.pi))
-    return CircleMinimum(
-        Measure(unit_vectors(theta[order]), w[order]),
-        gap,
-        (best.twice + parts.offset) / 2,
-        best.mean + parts.offset,
-        gap <= goal,
-        "" if gap <= goal else reason,
-        rounds,
-        evaluations,
-    )
+    mu = Measure(unit_vectors(theta[order]), w[order])
+    value, multiplier = (best.twice + parts.offset) / 2, best.mean + parts.offset
+    reason = "" if gap <= goal else reason
+    return CircleMinimum(mu, gap, value, multiplier, gap <= goal, reason, rounds)
 
 
 class _Trial(NamedTuple):
@@ -169,42 +153,33 @@ class _Trial(NamedTuple):
     mean: float = 0.0
     twice: float = 0.0
     minima: np.ndarray = np.zeros(0)
-    evaluations: int = 0
-
-
-def _quality(trial):
-    return trial.gap, trial.found
 
 
 def _judged(parts, atoms, goal):
     """Gap of a measure, and the local minima below the mean of its first variation."""
     theta, w = atoms
-    x = unit_vectors(theta)
+    x, t = moving(theta)
     f = parts.at(x, w)
-    minima, values = local_minima(f, parts.grid(64 + int(16 / parts.spacing)))
+    minima, values = local_minima(f, parts.fine())
     mean = float(w @ f(theta)[0])
-    twice = mean + float(w @ parts.potential(x, _turned(x))[0])
-    gap, found = np.inf, mean - values.min()
-    if found <= goal:
-        least = least_on_circle(f, tolerance=1e-15)
-        gap = max(mean - least.lower_bound, 0.0)
+    twice = mean + float(w @ parts.potential(x, t)[0])
+    gap, angle, least = np.inf, float(minima[0]), float(values[0])
+    if mean - least <= goal:
         # the grid may have missed a minimum
-        found = max(found, mean - least.value)
-        minima, values = np.append(minima, least.theta), np.append(values, least.value)
-    return _Trial(gap, found, theta, w, mean, twice, minima[values < mean], f.evaluations)
+        angle, least, lower, _ = least_on_circle(f, angle, least, tolerance=1e-15)
+        gap = max(mean - lower, 0.0)
+        minima, values = np.append(minima, angle), np.append(values, least)
+    return _Trial(gap, mean - least, theta, w, mean, twice, minima[values < mean])
 
 
 def _checked(F):
-    for name in ("beta", "a", "omega", "activation", "at"):
-        if not hasattr(F, name):
-            raise TypeError(f"F: expected a SphereEnergy, got {type(F).__name__}")
+    validate.instance(F, "F", SphereEnergy)
     if F.dim not in (None, 2):
         raise ValueError(f"F: expected an energy on the circle (d = 2), got d = {F.dim}")
-    if F.B is not None and np.linalg.eigvalsh(F.B)[0] <= 0:
-        raise ValueError(
-            "F: expected a positive definite B (E is convex), got least eigenvalue "
-            f"{np.linalg.eigvalsh(F.B)[0]:.3g}"
-        )
+    least = 1.0 if F.B is None else np.linalg.eigvalsh(F.B)[0]
+    if least <= 0:
+        wanted = "a positive definite B (E is convex)"
+        raise ValueError(f"F: expected {wanted}, got least eigenvalue {least:.3g}")
     if F.beta > SHARPEST:
         raise ValueError(f"F: expected beta of at most {SHARPEST:g}, got {F.beta:g}")
     return F
@@ -219,14 +194,8 @@ def _simplified(F):
     omega = np.bincount(unit.ravel(), F.omega)
     if len(rows) == len(F.a) and omega.all():
         return F  # in its order
-    rows, omega = rows[omega != 0], omega[omega != 0]
-    if len(rows) == 0:
-        return SphereEnergy(F.beta, B=F.B)
-    return SphereEnergy(F.beta, rows[:, :2], omega, F.activation, bias=rows[:, 2], B=F.B)
-
-
-def _turned(x):
-    return np.stack([-x[:, 1], x[:, 0]], axis=1)
+    a, omega, bias = rows[omega != 0, :2], omega[omega != 0], rows[omega != 0, 2]
+    return replace(F, a=a, omega=omega, bias=bias) if len(a) else SphereEnergy(F.beta, B=F.B)
 
 
 def _density(parts, goal):
@@ -243,8 +212,8 @@ def _density(parts, goal):
     if parts.B is not None:
         return None
     points = 1024
-    fine = unit_vectors(2 * np.pi * np.arange(points) / points)
-    v = 2 * np.fft.rfft(parts.potential(fine, _turned(fine))[0]) / points
+    fine = moving(2 * np.pi * np.arange(points) / points)
+    v = 2 * np.fft.rfft(parts.potential(*fine)[0]) / points
     tail = np.cumsum(np.abs(v)[::-1])[::-1]
     # rounding of the transform looks like a tail
     short = tail <= max(goal / 8, 1e-14 * parts.scale)
@@ -252,18 +221,15 @@ def _density(parts, goal):
     c = forces.fourier(parts.beta)
     if not short.any() or degree >= len(c):
         return None
-    k = np.arange(1, degree + 1)
-    amplitude = -2 * parts.beta * v[1 : degree + 1] / c[1 : degree + 1]
     # rho is real, so it is the value of a polynomial of this degree
     series = np.zeros(points, complex)
-    series[1 : degree + 1] = amplitude
+    series[1 : degree + 1] = -2 * parts.beta * v[1 : degree + 1] / c[1 : degree + 1]
     least = 1 + points * np.fft.ifft(series).real.min()
     n = len(c) + degree + 4
     theta = 2 * np.pi * np.arange(n) / n
-    rho = 1 + (np.exp(1j * np.outer(theta, k)) @ amplitude).real
-    if least < 0 or rho.min() <= 0:
-        return None
-    return theta, rho / rho.sum()
+    waves = np.exp(1j * np.outer(theta, np.arange(1, degree + 1)))
+    rho = 1 + (waves @ series[1 : degree + 1]).real
+    return None if least < 0 or rho.min() <= 0 else (theta, rho / rho.sum())
 
 
 def _quartered(parts, trial, points):
@@ -287,8 +253,8 @@ def _finer(parts, trial, reach):
 
 def _attempts(parts, grid):
     """Measures made of the best weights on a grid: merged, merged and moved, on few points, all."""
-    x = unit_vectors(grid)
-    kernel, v = parts.kernel(x, _turned(x), x)[0], parts.potential(x, _turned(x))[0]
+    x, t = moving(grid)
+    kernel, v = parts.kernel(x, t, x)[0], parts.potential(x, t)[0]
     w = simplex_qp(kernel, v)
     yield _grouped(grid, w, MERGING[-1] * parts.spacing)
     size = None
@@ -313,13 +279,8 @@ def _grouped(theta, w, near, light=LIGHT):
     first = int(apart.argmax())
     theta = np.concatenate([theta[first:], theta[:first] + 2 * np.pi])
     w, heavy = np.roll(w, -first), np.roll(heavy, -first)
-    label, begin = np.zeros(len(w), int), theta[0]
-    for i in range(1, len(w)):
-        fresh = not heavy[i - 1] or theta[i] - begin > near
-        label[i] = label[i - 1] + fresh
-        if fresh:
-            begin = theta[i]
-    theta, w, label = theta[heavy], w[heavy], np.unique(label[heavy], return_inverse=True)[1]
+    label = arcs((theta + 10.0 * np.cumsum(~heavy))[heavy], near)
+    theta, w = theta[heavy], w[heavy]
     mass = np.bincount(label, w)
     return np.bincount(label, w * theta) / mass, mass / mass.sum()
 
@@ -333,12 +294,13 @@ def _newton(parts, theta, w):
     falls when it does not. A step that would make a weight negative is cut there, and the atom
     dropped.
     """
-    state = _derivatives(parts, theta, w)
-    floor = 1e-9
-    size = np.inf
+    state, floor, size = _derivatives(parts, theta, w), 1e-9, np.inf
     for _ in range(min(40, int(EFFORT / len(w) ** 3))):
         value, slope, hessian = state
-        basis = _basis(w)
+        # scaled positions, and an orthonormal basis of the changes of weight that keep their sum
+        basis = np.zeros((2 * len(w), 2 * len(w) - 1))
+        basis[: len(w), : len(w)] = np.diag(1 / np.sqrt(w))
+        basis[len(w) :, len(w) :] = scipy.linalg.helmert(len(w)).T
         eigenvalues, vectors = np.linalg.eigh(basis.T @ hessian @ basis)
         vectors = basis @ vectors
         curvature, along = np.abs(eigenvalues), vectors.T @ slope
@@ -362,41 +324,27 @@ def _newton(parts, theta, w):
     return theta, w
 
 
-def _basis(w):
-    """Scaled positions and an orthonormal basis of the changes of weight that keep their sum."""
-    n = len(w)
-    Q = np.zeros((2 * n, 2 * n - 1))
-    Q[:n, :n] = np.diag(1 / np.sqrt(w))
-    Q[n:, n:] = scipy.linalg.helmert(n).T
-    return Q
-
-
 def _step(parts, theta, w, step):
     """Move by at most half a length of the kernel and not past a weight of zero."""
-    n = len(w)
+    turn, change = np.split(step, 2)
     most = parts.spacing / 2
-    t = most / max(np.abs(step[:n]).max(), most)
-    falling = w + t * step[n:] <= 0
+    t = most / max(np.abs(turn).max(), most)
+    falling = w + t * change <= 0
     if falling.any():
-        t = float((-w[falling] / step[n:][falling]).min())
-    moved = w + t * step[n:]
+        t = float((-w[falling] / change[falling]).min())
+    moved = w + t * change
     keep = moved > NEGLIGIBLE
-    trial = theta[keep] + t * step[:n][keep], moved[keep] / moved[keep].sum()
-    return trial, t == 1 and keep.all()
+    return (theta[keep] + t * turn[keep], moved[keep] / moved[keep].sum()), t == 1 and keep.all()
 
 
 def _derivatives(parts, theta, w):
     """E up to its constant, its gradient and its Hessian in (theta, w)."""
-    n = len(w)
-    x = unit_vectors(theta)
-    tangent = _turned(x)
-    v = parts.potential(x, tangent)
-    K = parts.kernel(x, tangent, x)
+    x, t = moving(theta)
+    v, K = parts.potential(x, t), parts.kernel(x, t, x)
     f = v + np.stack([k @ w for k in K])
     slope = np.concatenate([w * f[1], f[0]])
-    H = np.empty((2 * n, 2 * n))
-    H[:n, :n] = np.diag(w * f[2]) + w[:, None] * w * parts.mixed(x, tangent)
+    n, H = len(w), np.empty((2 * len(w), 2 * len(w)))
+    H[:n, :n] = np.diag(w * f[2]) + w[:, None] * w * parts.mixed(x, t)
     H[:n, n:] = np.diag(f[1]) + w[:, None] * K[1]
-    H[n:, :n] = H[:n, n:].T
-    H[n:, n:] = K[0]
+    H[n:, :n], H[n:, n:] = H[:n, n:].T, K[0]
     return float(w @ (f[0] + v[0])) / 2, slope, H

@@ -1,11 +1,9 @@
 r"""Run the flow on the sphere until it has settled: the source's protocol, and a stiff integrator.
 
-The source stops a run when three things hold at a snapshot: the number of clusters has been the
-same for five snapshots, no two particles of a cluster are farther apart than the threshold, and no
-particle is faster than 1e-4. On the circle its clusters are arcs, for which the second always
-holds; in higher dimension they are chains of neighbours, for which it need not. The rule is a
-statement about the run, not about a limit: what has stopped may move on much later
-(metastability).
+On the circle the source's clusters are arcs, for which the second condition of its stopping rule
+(see :func:`settle`) always holds; in higher dimension they are chains of neighbours, for which it
+need not. The rule is a statement about the run, not about a limit: what has stopped may move on
+much later (metastability).
 """
 
 from __future__ import annotations
@@ -19,7 +17,8 @@ import numpy as np
 
 from mfbook import _progress
 from mfbook import _validate as validate
-from mfbook.measure import Measure
+from mfbook.measure import Measure, check_measure
+from mfbook.sphere import forces
 from mfbook.sphere.clusters import Clusters, barycentres, default_threshold, group, link
 from mfbook.sphere.energy import SphereEnergy
 
@@ -93,12 +92,13 @@ class Explicit:
     collapse: float = 0.0
 
     def __post_init__(self):
-        checked = {n: validate.positive(getattr(self, n), n) for n in ("step", "tolerance")}
-        checked |= {n: validate.count(getattr(self, n), n) for n in ("between", "window", "most")}
-        checked["cap"] = validate.flag(self.cap, "cap")
-        checked["collapse"] = validate.positive(self.collapse, "collapse", allow_zero=True)
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        keep = object.__setattr__
+        for name in ("step", "tolerance"):
+            keep(self, name, validate.positive(getattr(self, name), name))
+        for name in ("between", "window", "most"):
+            keep(self, name, validate.count(getattr(self, name), name))
+        keep(self, "cap", validate.flag(self.cap, "cap"))
+        keep(self, "collapse", validate.positive(self.collapse, "collapse", allow_zero=True))
 
     def threshold(self, beta: float, d: int) -> float:
         r"""Largest distance in one cluster, in radians: :math:`1/(2\sqrt\beta)`, capped."""
@@ -135,11 +135,6 @@ class Settled:
     atoms: np.ndarray = field(repr=False)
     steps: int
     evaluations: int
-
-    def __post_init__(self):
-        for name, value in vars(self).items():
-            if isinstance(value, np.ndarray):
-                object.__setattr__(self, name, validate.frozen(value))
 
     def __repr__(self) -> str:
         state = "settled" if self.completed else "not settled"
@@ -183,19 +178,15 @@ def settle(
     """
     solver = Stiff() if solver is None else validate.instance(solver, "solver", (Stiff, Explicit))
     validate.instance(F, "F", SphereEnergy)
-    F.at(mu)  # refuses what is not a measure on the sphere
-    if np.iscomplexobj(mu.atoms):
-        raise TypeError("mu: expected real atoms, got complex ones")
+    F.at(check_measure(mu))  # refuses what is not on the sphere
     ascent, record = validate.flag(ascent, "ascent"), validate.count(record, "record", least=0)
     explicit = isinstance(solver, Explicit)
     run = _Run(F, mu, F.field(ascent), solver, record)
     limit: Any = solver.most
     if explicit and not ascent and F.a is None and mu.dim > 3:  # repulsion alone
         limit = min(limit, REPELLED)
-    bar = _progress.bar(
-        progress, total=limit, unit="step",
-        desc=f"{'ascent' if ascent else 'descent'} of {mu.size} particles",
-    )  # fmt: skip
+    what = f"{'ascent' if ascent else 'descent'} of {mu.size} particles"
+    bar = _progress.bar(progress, total=limit, unit="step", desc=what)
     with bar, np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         try:
             _explicit(run, solver, limit, bar) if explicit else _stiff(run, solver, bar)
@@ -211,17 +202,16 @@ class _Run:
     """The particles, merged so far, and what has been seen of them."""
 
     def __init__(self, F, mu, field, solver, every):
-        self.F, self.field, self.every = F, field, every
+        self.F, self.field, self.solver, self.every = F, field, solver, every
         limit = solver.threshold
         if callable(limit):
             limit = limit(F.beta, mu.dim)
         self.threshold = default_threshold(F.beta, mu.dim) if limit is None else limit
         self.linkage = "arcs" if mu.dim == 2 else "single"
-        self.tolerance, self.window = solver.tolerance, solver.window
         self.x, self.w = _unit(mu.atoms.astype(float)), mu.weights
         self.labels = np.arange(mu.size)
         self.t, self.steps, self.evaluations = 0.0, 0, 0
-        self.rows, self.recorded, self.kept = [], [], []
+        self.rows, self.kept = [], {}
         self.slow, self.completed, self.reason = False, False, ""
 
     def snapshot(self, u, bar) -> None:
@@ -230,22 +220,19 @@ class _Run:
         square = (u * u).sum(axis=1)
         speed = float(np.sqrt(square.max()))
         value = self.F.at(Measure(self.x, self.w)).value
+        if self.every and len(self.rows) % self.every == 0:
+            self.kept[len(self.rows)] = self.x[self.labels]
         self.rows.append((self.t, value, speed, self.w @ square, count))
-        if self.every and (len(self.rows) - 1) % self.every == 0:
-            self._keep()
-        counts = {row[-1] for row in self.rows[-self.window :]}
-        self.slow = speed <= self.tolerance and self.clusters().within(self.x)
-        if self.slow and len(self.rows) > self.window and len(counts) == 1:
+        window = self.solver.window
+        steady = len(self.rows) > window and len({row[-1] for row in self.rows[-window:]}) == 1
+        self.slow = speed <= self.solver.tolerance and self.clusters().within(self.x)
+        if self.slow and steady:
             self.completed, self.reason = True, "the stopping rule holds"
         bar.set_postfix_str(f"t = {self.t:.4g}, speed {speed:.1e}, {count} clusters", False)
         bar.update(self.steps - bar.n)
 
     def clusters(self) -> Clusters:
         return group(self.x, self.w, self.threshold, self.linkage)
-
-    def _keep(self):
-        self.recorded.append(len(self.rows) - 1)
-        self.kept.append(self.x[self.labels])
 
     def merge(self, distance: float) -> bool:
         """Join particles that are close; whether there were any."""
@@ -258,14 +245,14 @@ class _Run:
         return True
 
     def result(self) -> Settled:
-        if self.every and self.recorded[-1] != len(self.rows) - 1:
-            self._keep()
+        if self.every:
+            self.kept.setdefault(len(self.rows) - 1, self.x[self.labels])
         t, value, speed, dissipation, count = map(np.array, zip(*self.rows, strict=True))
         shape = (len(self.kept), len(self.labels), self.x.shape[1])
         return Settled(
             t, Measure(self.x, self.w), self.completed, self.reason, self.labels, self.clusters(),
-            value, speed, dissipation, count, np.array(self.recorded, dtype=np.int64),
-            np.reshape(self.kept, shape), self.steps, self.evaluations,
+            value, speed, dissipation, count, np.array(list(self.kept), dtype=np.int64),
+            np.reshape(list(self.kept.values()), shape), self.steps, self.evaluations,
         )  # fmt: skip
 
 
@@ -295,7 +282,7 @@ def _explicit(run, solver, limit, bar) -> None:
 
 def _rotate(x, v):
     """On the circle: add to each angle the tangential component of v."""
-    turned = np.stack([-x[:, 1], x[:, 0]], axis=1)
+    turned = forces.turned(x)
     angle = np.einsum("nd,nd->n", turned, v)
     return np.cos(angle)[:, None] * x + np.sin(angle)[:, None] * turned
 
@@ -305,7 +292,7 @@ def _stiff(run, rules, bar) -> None:
     first, last = None, 0.0
     run.merge(MERGE)
     while not run.reason:
-        solver = _solver(run, rules.horizon, rules.atol, first)
+        solver = _solver(run, rules, first)
         if first is None:
             run.snapshot(solver.f.reshape(run.x.shape), bar)
         merged = False
@@ -331,7 +318,8 @@ def _stiff(run, rules, bar) -> None:
         first = min(solver.h_abs, rules.horizon - run.t)
 
 
-def _solver(run, horizon, atol, first):
+def _solver(run, rules, first):
+    """The integrator from the present state on."""
     # here: with SciPy's solvers, a quarter of a second that only a computation needs
     from mfbook.flow.rosenbrock import Rosenbrock
 
@@ -345,5 +333,6 @@ def _solver(run, horizon, atol, first):
         return SimpleNamespace(solve=lambda c, b: system.solve(c, b.reshape(shape)).ravel())
 
     return Rosenbrock(
-        velocity, run.t, run.x.ravel(), horizon, linearised, rtol=0.0, atol=atol, first_step=first
-    )
+        velocity, run.t, run.x.ravel(), rules.horizon, linearised,
+        rtol=0.0, atol=rules.atol, first_step=first,
+    )  # fmt: skip

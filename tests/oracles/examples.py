@@ -155,6 +155,21 @@ def sphere_energy(beta, activation="gelu", d=2, *, seed=0, J=3, scale=1.0, bias=
     return SphereEnergy(beta, a, omega, activation, bias=b, **options)
 
 
+def bend(F):
+    """The bound M on second derivatives of a first variation, to which tolerances are relative.
+
+    Units of one direction and bias count as one.
+    """
+    size, weight = 1.0 if F.B is None else np.abs(np.linalg.eigvalsh(F.B)).max(), {}
+    for j, omega in enumerate([] if F.omega is None else F.omega):
+        unit = (*F.a[j], 0.0 if F.bias is None else F.bias[j])
+        weight[unit] = weight.get(unit, 0.0) + omega
+    for (*_, b), omega in weight.items():
+        sigma = np.abs(F.activation.sigma(np.array(b)))
+        size += abs(omega) * (F.activation.lipschitz(1 + abs(b)) + sigma)
+    return size
+
+
 def anchored(R, theta, lam):
     """R with the anchor that makes the point mass at theta stationary."""
     G = R.gradient(theta[None], Measure.dirac(theta))[0]

@@ -213,7 +213,7 @@ def published(
     rules = Explicit(cap=rule != "uncapped", collapse=COLLAPSE)
     rules = replace(rules, most=most) if most else rules
     if beside:  # as many steps as another run: no stopping rule
-        rules = replace(rules, window=most, repelled=most)
+        rules = replace(rules, window=most)
     if rule == "stiff":
         rules = Stiff(threshold=rules.threshold(beta, d), most=most or STIFF_MOST)
     end = settle(F, draw.start, rules, ascent=ascent)

@@ -16,8 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ive
 
-from mfbook.sphere.energy import SphereEnergy
-from mfbook.sphere.mass import anticoncentration
+from mfbook.sphere import SphereEnergy, anticoncentration
 
 __all__ = ["AtomCount", "atom_count_bounds", "local_mass_bound"]
 
@@ -135,8 +134,7 @@ def local_mass_bound(beta: float, curvature: float, diameter: float = 0.0) -> fl
     :math:`\operatorname{Lip}(\sigma)\|\omega\|_1` the number :math:`\kappa` has a sign.
     """
     b = anticoncentration(beta)[1]
-    kappa = curvature
-    delta = diameter
+    kappa, delta = curvature, diameter
     if delta >= math.pi:
         raise ValueError(f"diameter: expected below pi, got {delta:g}")
     s = math.exp(-2 * beta * math.sin(delta / 2) ** 2) * float(np.sinc(delta / math.pi))
@@ -145,13 +143,9 @@ def local_mass_bound(beta: float, curvature: float, diameter: float = 0.0) -> fl
 
 def _units(F):
     """Angles and weights of the units, and beta, of an energy that the bounds are for."""
-    for name in ("beta", "a", "omega", "activation", "normalised", "bias", "B"):
-        if not hasattr(F, name):
-            raise TypeError(f"F: expected a SphereEnergy, got {type(F).__name__}")
-    if F.a is None or F.dim != 2:
-        raise ValueError("F: expected units on the circle (d = 2)")
-    if F.activation.name != "relu" or F.normalised or F.bias is not None or F.B is not None:
-        raise ValueError("F: expected ReLU units, plain attention, no biases and no matrix B")
+    plain = F.activation.name == "relu" and not F.normalised and F.bias is None and F.B is None
+    if F.dim != 2 or F.a is None or not plain:
+        raise ValueError(f"F: expected ReLU units on the circle and plain attention, got {F!r}")
     return np.arctan2(F.a[:, 1], F.a[:, 0]), F.omega, F.beta
 
 

@@ -327,24 +327,3 @@ def test_asymmetry():
     assert asymmetry(A + A.T) == 0 and asymmetry(A - A.T) == 2 and asymmetry(np.zeros((2, 2))) == 0
     assert asymmetry(A) == pytest.approx(asymmetry(A.T)) == pytest.approx(asymmetry(5 * A))
     assert asymmetry(A) == pytest.approx(np.linalg.norm(A - A.T) / np.linalg.norm(A))
-
-
-# ------------------------------------------------------------------------------- what does not fit
-
-MU = cloud(40)
-X, COMPLEX = MU.atoms, Measure(MU.atoms + 0j)
-ZERO = Measure([[0.0], [1.0]], [0.0, 1.0])
-Q2 = np.ones((1, 2))
-WRONG = {
-    "x: another dimension": lambda: TokenEnergy().gradient([[1.0]], MU),
-    "mu: bounds, complex": lambda: blow_up_bounds(COMPLEX),
-    "mu: softmax of an array": lambda: softmax_field(X, X),
-    "Q: its shape": lambda: softmax_field(X, MU, Q=np.eye(3)),
-    "Q: alone": lambda: softmax_field(X, MU, Q=Q2),
-    "K: another number of rows": lambda: softmax_field(X, MU, Q=Q2, K=np.eye(2)),
-    "K: alone": lambda: softmax_field(X, MU, K=Q2),
-    "mu: a kernel needs weights": lambda: centred_kernel(softmax_potential, ZERO),
-    "potential: values of a field": lambda: centred_kernel(softmax_field, MU),
-    "field: velocities of a potential": lambda: particle_jacobian(softmax_potential, MU),
-    "A: not square": lambda: asymmetry(np.ones((2, 3))),
-}

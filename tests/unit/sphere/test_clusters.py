@@ -23,7 +23,7 @@ def brute_force(x, threshold):
     return connected_components(distance <= threshold, directed=False)
 
 
-@given(st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 70))
+@given(st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 40) | st.integers(129, 180))
 def test_single_linkage_against_all_pairs(seed, d, n):
     """Crowds and single particles; equivalent under permutations and rotations."""
     rng = np.random.default_rng(seed)
@@ -78,7 +78,7 @@ def test_rings_chains_and_single_particles(d):
     pair = clusters(ring[[0, 20]], threshold=4.0)
     assert pair.count == 1 and np.isnan(pair.centres).all() and pair.spread[0] == np.pi
     same = clusters(np.repeat(ring[:2], 15, axis=0), threshold=0.0)
-    assert same.count == 2 and same.widest < 1e-15
+    assert same.count == 2 and same.spread.max() < 1e-15
     three = clusters(ring[:3], threshold=0.3)  # spread 0.157 around the centre, 0.314 across
     assert three.count == 1 and not three.within(ring[:3])
     for size in (1e-2, 1e-6, 1e-10):  # a heavy end: the centre does not tell how far they are apart
@@ -107,7 +107,7 @@ def test_arcs_count_as_the_source_does():
     """A particle joins while it is within the threshold of its cluster's first."""
     x = circle(40)
     found = clusters(x, threshold=0.32, linkage="arcs")
-    assert found.count == 14 and found.widest <= 0.32 / 2 + 1e-12 and found.within(x)
+    assert found.count == 14 and found.spread.max() <= 0.32 / 2 + 1e-12 and found.within(x)
     # from the largest gap on, whatever the origin of angles
     for turn in np.linspace(0, 6, 7):
         angles = turn + np.array([0.0, 0.1, 0.25, 0.3, 1.0, 1.15])

@@ -102,6 +102,12 @@ def test_a_run_follows_the_rules_step_by_step(d, units, normalised, ascent, beta
     assert run.count[1:].tolist() == counts and run.atoms.shape == seen.shape
     assert np.abs(run.atoms - seen).max() < 1e-8
     assert run.clusters.threshold == rules.threshold(beta, d)
+    assert run.t.tolist() == pytest.approx([*range(len(run.t))])
+    for k in (0, len(seen) // 2, -1):
+        u, x = velocity(seen[k], F), Measure(seen[k])
+        assert run.value[k] == pytest.approx(F(x), abs=1e-9)
+        assert run.speed[k] == pytest.approx(np.linalg.norm(u, axis=1).max(), abs=1e-7)
+        assert run.dissipation[k] == pytest.approx((u * u).sum() / len(u), abs=1e-7)
     if d == 4:
         assert run.reason == "the horizon is reached" and steps == 1000
 
@@ -118,7 +124,8 @@ def test_every_rule_does_what_it_says():
     assert lax.steps < usual.steps and 1e-4 < lax.speed[-1] <= 1e-2
     long = settle(F, mu, ascent=True, solver=Explicit(window=usual.steps // 10 + 3))
     assert long.steps > usual.steps
-    assert settle(F, mu, ascent=True, solver=Explicit(most=7)).steps == 7
+    uneven = settle(F, mu, ascent=True, solver=Explicit(most=14))
+    assert uneven.steps == 14 and uneven.t.tolist() == pytest.approx([0.0, 1.0, 1.4])
     fine = settle(F, mu, ascent=True, solver=Explicit(step=0.05))
     assert fine.steps == pytest.approx(2 * usual.steps, abs=40)
     # a wide threshold, with the cap and without, on the start

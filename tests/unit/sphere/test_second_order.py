@@ -9,7 +9,7 @@ from examples import sphere_energy as energy
 
 from mfbook.measure import Measure
 from mfbook.space import Sphere
-from mfbook.sphere import SphereEnergy, frames, newton, second_order, velocity_jacobian
+from mfbook.sphere import SphereEnergy, newton, second_order
 from mfbook.stability import atomic_stability
 
 
@@ -24,28 +24,6 @@ def test_second_order_is_atomic_stability(d, B, name):
     assert ours.least == ours.eigenvalues.min() and not ours.sopd()
     least = second_order(replace(F, normalised=True), mu).least
     assert least == pytest.approx(ours.least, rel=1e-14)
-
-
-@pytest.mark.parametrize("d, w", [(2, [0.2, 0.3, 0.5]), (3, [1e-9, 0.3, 0.7 - 1e-9])])
-def test_modes_are_second_derivatives_of_the_energy(d, w):
-    F, mu = energy(3.0, "tanh", d, bias=True), Measure(points(0, 3, d), w)
-    report, J = second_order(F, mu), velocity_jacobian(F, mu)
-    eta = np.einsum("ndp,knd->knp", frames(mu.atoms), report.modes).reshape(len(J), -1)
-    np.testing.assert_allclose(eta @ J.T, report.eigenvalues[:, None] * eta, atol=1e-7)
-    gram = np.einsum("i,aid,bid->ab", mu.weights, report.modes, report.modes)
-    np.testing.assert_allclose(gram, np.eye(len(J)), atol=1e-12)
-    assert np.abs((report.modes * mu.atoms).sum(axis=2)).max() < 1e-10
-    if d == 3:
-        return  # its lightest particle moves too far for differences
-    for value, mode in zip(report.eigenvalues, report.modes, strict=True):
-        angle, h = np.linalg.norm(mode, axis=1, keepdims=True), 1e-3
-        energies = [
-            F(Measure(Sphere().retract(mu.atoms, np.tan(k * h * angle) / angle * mode), w))
-            for k in (-2, -1, 0, 1, 2)
-        ]
-        # the fourth-order stencil along geodesics
-        second = np.dot([-1 / 12, 4 / 3, -5 / 2, 4 / 3, -1 / 12], energies) / h**2
-        assert second == pytest.approx(value, abs=1e-6)
 
 
 @pytest.mark.parametrize("d", [2, 3])
@@ -91,19 +69,16 @@ def test_newton_leaves_saddles_and_ends_antipodal_up_to_rounding(d):
 
 MU = on_sphere(0, 3, 2)
 F2 = energy(1.0)
-COMPLEX = Measure(Sphere().retract(MU.atoms, 0.1j * frames(MU.atoms)[:, :, 0]))
+COMPLEX = Measure(Sphere().retract(MU.atoms, 0.1j * MU.atoms[:, ::-1] * [-1, 1]))
 GHOST = Measure(MU.atoms, [0.5, 0.5, 0.0])
 
 
-@pytest.mark.parametrize("call", [second_order, newton, velocity_jacobian])
+@pytest.mark.parametrize("call", [second_order, newton])
 @pytest.mark.parametrize("mu", [
     COMPLEX, GHOST, on_sphere(0, 3, 3), Measure(MU.atoms * (1 + 1e-3))
 ], ids=["complex", "without weight", "dimension", "off the sphere"])  # fmt: skip
 def test_measures_that_do_not_fit_are_refused(call, mu):
-    if call is velocity_jacobian and mu is GHOST:
-        assert np.isfinite(call(F2, mu)).all()
-    else:
-        with pytest.raises((TypeError, ValueError), match="^mu:"):
-            call(F2, mu)
+    with pytest.raises((TypeError, ValueError), match="^mu:"):
+        call(F2, mu)
     with pytest.raises(TypeError, match="^F:"):
         call(lambda mu: 0.0, MU)

@@ -10,7 +10,7 @@ from examples import sphere_energy as energy
 from mfbook.activations import TANH
 from mfbook.measure import Measure
 from mfbook.space import Sphere
-from mfbook.sphere import Explicit, SphereEnergy, Stiff, clusters, settle
+from mfbook.sphere import Explicit, SphereEnergy, Stiff, settle
 
 
 def test_a_slope_that_is_lost_is_not_taken_for_a_result():
@@ -22,73 +22,15 @@ def test_a_slope_that_is_lost_is_not_taken_for_a_result():
 
 
 # ---------------------------------------------------------------------------------------------
-# the source's protocol
-
-
-def source_angles(theta, beta, a, omega, step, sign, n):
-    """Explicit Euler on angles with all pairs and trigonometry, as it is usually written."""
-    for _ in range(n):
-        difference = theta[None, :] - theta[:, None]
-        kernel = np.exp(beta * (np.cos(difference) - 1))
-        u = (kernel * np.sin(difference)).mean(axis=1)
-        for direction, size in zip(a, omega, strict=True):
-            unit = np.maximum(direction @ [np.cos(theta), np.sin(theta)], 0)
-            u = u + size * unit * (direction @ [-np.sin(theta), np.cos(theta)])
-        theta = theta + sign * step * u
-    return theta
-
-
-@pytest.mark.parametrize("ascent", [True, False])
-def test_euler_is_the_protocol_of_the_source(ascent):
-    F = energy(7.0, "relu")
-    theta = np.random.default_rng(10).uniform(0, 2 * np.pi, 60)
-    run = settle(F, Measure(on_circle(*theta)), Explicit(most=40), ascent=ascent, record=1)
-    assert run.steps == 40 and run.t.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0] and not run.completed
-    for k, x in enumerate(run.atoms):
-        angles = source_angles(theta, 7.0, F.a, F.omega, 0.1, 1 if ascent else -1, 10 * k)
-        assert np.abs(x - on_circle(*angles)).max() < 1e-10
-        assert run.value[k] == pytest.approx(F(Measure(x)), abs=1e-12)
-        u = F.velocity(x, Measure(x))
-        assert run.speed[k] == pytest.approx(np.linalg.norm(u, axis=1).max(), abs=1e-10)
-        assert run.dissipation[k] == pytest.approx((u * u).sum() / 60, abs=1e-10)
-        assert run.count[k] == clusters(x, 7.0, linkage="arcs").count
-
-
-def test_euler_in_higher_dimension():
-    F, mu = energy(5.0, d=3), Measure(points(12, 20, 3), np.full(20, 0.05))
-    run = settle(F, mu, Explicit(step=0.05, most=20))
-    x = mu.atoms
-    for _ in range(20):
-        x = Sphere().retract(x, -0.05 * F.velocity(x, Measure(x)))
-    assert np.abs(run.end.atoms - x).max() < 1e-12 and run.t.tolist() == [0.0, 0.5, 1.0]
-    uneven = settle(F, mu, Explicit(most=14))
-    assert uneven.t.tolist() == pytest.approx([0.0, 1.0, 1.4])
-
-
-def test_the_rule_of_the_source():
-    """Stopped at the first snapshot where all three conditions hold, and not before."""
-    F, mu = energy(5.0), Measure(points(14, 80, 2))
-    run = settle(F, mu, Explicit(), ascent=True)
-    assert run.completed
-    constant = [len(set(run.count[k - 4 : k + 1])) == 1 for k in range(5, len(run.count))]
-    holds = np.array(constant) & (run.speed[5:] <= 1e-4)
-    assert holds[-1] and not holds[:-1].any()
-    longer = settle(F, mu, Explicit(window=20), ascent=True)
-    stricter = settle(F, mu, Explicit(tolerance=1e-8), ascent=True)
-    assert len(longer.t) > 20 and stricter.speed[-1] <= 1e-8 < run.speed[-1]
+# settled states
 
 
 def test_snapshots_where_nothing_moves():
     """At least 1 and at most a quarter of the time apart; a chain around the circle is not one."""
-    ring, plain = Measure(circle(5)), SphereEnergy(1.0)
-    run = settle(plain, ring)
+    run = settle(SphereEnergy(1.0), Measure(circle(5)))
     assert run.completed and (np.diff(run.t) >= 1 - 1e-12).all() and run.t[-1] < 10
     short = settle(energy(5.0), Measure(points(14, 80, 2)), solver=Stiff(most=7))
     assert short.steps == 7 and not short.completed and "7" in short.reason
-
-
-# ---------------------------------------------------------------------------------------------
-# settled states
 
 
 @pytest.mark.parametrize("normalised", [False, True])

@@ -8,7 +8,6 @@ from companion.mathematics.landscape.extremal import (
     Extremal,
     RegionMaxima,
     maximise_potential,
-    minimise_potential,
 )
 
 __all__ = [
@@ -16,6 +15,5 @@ __all__ = [
     "RegionMaxima",
     "SignRegions",
     "maximise_potential",
-    "minimise_potential",
     "sign_regions",
 ]

@@ -16,7 +16,7 @@ their top eigenvectors; it takes no starting point and misses nothing, up to rou
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from math import comb
 
@@ -37,7 +37,7 @@ from companion.mathematics.landscape.arrangement import (
 from mfbook._blocks import blocks
 from mfbook.sphere.energy import SphereEnergy
 
-__all__ = ["Extremal", "RegionMaxima", "maximise_potential", "minimise_potential"]
+__all__ = ["Extremal", "RegionMaxima", "maximise_potential"]
 
 #: Difference, in units of the sum of the weights, below which values or eigenvalues are equal.
 TIE = 1e-12
@@ -52,16 +52,13 @@ class RegionMaxima:
     """The extremal candidates of Section 3.3, region by region."""
 
     regions: SignRegions
-    matrices: np.ndarray
-    eigenvalues: np.ndarray
-    inside: np.ndarray
     values: np.ndarray
     points: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class Extremal:
-    r"""All maximisers (or minimisers) of a potential on the sphere.
+    r"""All maximisers of a potential on the sphere.
 
     They form finitely many pieces: isolated points, and sets of positive dimension
 
@@ -81,15 +78,6 @@ class Extremal:
     def dimensions(self) -> tuple[int, ...]:
         """Dimension of each piece as a subset of the sphere."""
         return tuple(len(b) - 1 for b in self.spans)
-
-    @property
-    def kind(self) -> str:
-        """``"points"`` if there are finitely many extremal points, else ``"continuum"``."""
-        return "continuum" if any(self.dimensions) else "points"
-
-    def __repr__(self) -> str:
-        pieces = f"pieces={len(self.points)}, kind={self.kind!r}"
-        return f"Extremal(value={self.value:.6g}, {pieces})"
 
 
 def maximise_potential(a: ArrayLike | SphereEnergy, omega: ArrayLike | None = None) -> Extremal:
@@ -118,24 +106,14 @@ def maximise_potential(a: ArrayLike | SphereEnergy, omega: ArrayLike | None = No
     ties = np.flatnonzero(values >= best - TIE).tolist()
     chosen = _distinct(c, signs, points, spans, ties)
     regions = sign_regions(a)
-    table = _region_maxima(regions, omega, c, which, side, signs, points, values)
+    top = _region_maxima(regions, c, which, side, signs, values)
     return Extremal(
         float(best * scale) + 0.0,
         points[chosen],
-        (signs[chosen][:, which] * side),
+        signs[chosen][:, which] * side,
         tuple(spans[i] for i in chosen),
-        _scaled(table, scale),
+        RegionMaxima(regions, values[top] * scale + 0.0, points[top]),
     )
-
-
-def minimise_potential(a: np.ndarray, omega: np.ndarray | None = None) -> Extremal:
-    r"""All global minimisers of the potential: the maximisers for the weights :math:`-\omega`.
-
-    Arguments, result and errors as in :func:`maximise_potential`.
-    """
-    a, omega = _perceptron(a, omega)
-    top = maximise_potential(a, -omega)
-    return replace(top, value=0.0 - top.value, candidates=_scaled(top.candidates, -1.0))
 
 
 def _all_flats(c) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -207,35 +185,19 @@ def _distinct(c, signs, points, spans, order):
     return sorted(chosen)
 
 
-def _region_maxima(regions, omega, c, which, side, signs, points, values):
+def _region_maxima(regions, c, which, side, signs, values):
     """Best candidate in the closure of each region."""
-    matrices = regions.matrices(omega)
-    eigenvalues = np.linalg.eigvalsh(matrices)[:, -1]
     # signs of the lines; a candidate is in the closure if no sign is opposite
     on_lines = np.zeros((len(regions), len(c)), np.int8)
     on_lines[:, which] = regions.signs * side
-    best, inside = np.empty(len(regions), int), np.empty(len(regions), bool)
-    order = np.argsort(-values, kind="stable")
+    best, order = np.empty(len(regions), int), np.argsort(-values, kind="stable")
     weight = np.abs(signs[order]).sum(axis=1, dtype=int)
     ranked = signs[order].astype(np.float32).T
     for block in blocks(len(regions), BLOCK):
         closure = on_lines[block].astype(np.float32) @ ranked == weight
         own = closure & (weight == len(c))
-        inside[block] = own.any(axis=1)
-        best[block] = order[np.where(inside[block], own.argmax(axis=1), closure.argmax(axis=1))]
-    return RegionMaxima(regions, matrices, eigenvalues, inside, values[best], points[best])
-
-
-def _scaled(table, factor):
-    """The same table for the weights times a factor."""
-    return replace(
-        table,
-        matrices=(factor * table.matrices),
-        eigenvalues=(factor * table.eigenvalues + 0.0),
-        inside=table.inside,
-        values=(factor * table.values + 0.0),
-        points=table.points,
-    )
+        best[block] = order[np.where(own.any(axis=1), own.argmax(axis=1), closure.argmax(axis=1))]
+    return best
 
 
 def _count_faces(L, d):

@@ -43,9 +43,6 @@ class CentredKernel:
     matrix: np.ndarray
     asymmetry: float
 
-    def __repr__(self) -> str:
-        return f"CentredKernel({len(self.matrix)} atoms, asymmetry {self.asymmetry:.3g})"
-
 
 def centred_kernel(potential: Callable, mu: Measure) -> CentredKernel:
     r"""Test whether a potential can be a first variation: symmetry of its derivative in the masses.

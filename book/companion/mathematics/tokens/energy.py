@@ -46,10 +46,6 @@ def inner_products(a, b):
     return lambda rows: len(a) if rows is None else a[rows] @ b.T
 
 
-def points(x, mu: Measure):
-    return np.asarray(x)
-
-
 @dataclass(frozen=True)
 class TokenEnergy(Functional):
     r"""Interaction energy of tokens in :math:`\mathbb R^d`, unnormalised attention's own.
@@ -66,9 +62,6 @@ class TokenEnergy(Functional):
     """
 
     beta: float = 1.0
-
-    def __post_init__(self):
-        object.__setattr__(self, "beta", self.beta)
 
     def at(self, mu: Measure) -> _Local:
         """The energy at ``mu``; the pairs of its atoms are summed when they are asked for."""
@@ -93,10 +86,10 @@ class _Local:
         return -_exp(total[0]) / (2 * self.beta)
 
     def first_variation(self, x):
-        return -_exp(self._sums(points(x, self.mu))[0]) / self.beta
+        return -_exp(self._sums(np.asarray(x))[0]) / self.beta
 
     def gradient(self, x):
-        logs, mean = self._sums(points(x, self.mu))
+        logs, mean = self._sums(np.asarray(x))
         with np.errstate(invalid="ignore", over="ignore"):
             return np.where(mean == 0, 0, -_exp(logs)[:, None] * mean)
 
@@ -123,7 +116,7 @@ def blow_up_bounds(mu: Measure, beta: float = 1.0) -> tuple[float, float]:
     :math:`E_1(s)=\int_s^\infty e^{-r}dr/r`. Both are equal for a point mass. Only the point mass at
     the origin never leaves: there both are infinite.
     """
-    x, beta = _real(mu), beta
+    x = _real(mu)
     w, square = mu.weights, (x * x).sum(axis=1)
     scores = beta * x @ x.T
     if np.abs(scores).max() < 1:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from companion.mathematics.tokens.asymmetry import _real
-from companion.mathematics.tokens.energy import log_mean, points
+from companion.mathematics.tokens.energy import log_mean
 from mfbook.measure import Measure
 
 __all__ = [
@@ -43,12 +43,12 @@ class SinkhornPotential:
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Values at points x of shape (n, d), complex ones too; shape (n,)."""
-        x = points(x, self.measure)
+        x = np.asarray(x)
         return self._sums(x)[0] + (x * x).sum(axis=1) / 2
 
     def field(self, x: np.ndarray) -> np.ndarray:
         r"""Gradient :math:`\int e^{\langle x,y\rangle-f(x)-f(y)}y\,d\mu(y)`; shape (n, d)."""
-        return self._sums(points(x, self.measure))[1]
+        return self._sums(np.asarray(x))[1]
 
     def _sums(self, x):
         y = self.measure.atoms
@@ -116,4 +116,4 @@ def sinkhorn_field(x: ArrayLike, mu: Measure, **options: Any) -> np.ndarray:
     f = sinkhorn_potential(mu, **options)
     if not f.converged:
         raise RuntimeError(f"mu: expected an iteration that converges, got {f!r}")
-    return f.field(points(x, mu))
+    return f.field(x)

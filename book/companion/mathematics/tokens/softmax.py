@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from companion.mathematics.tokens.energy import inner_products, log_mean, points
+from companion.mathematics.tokens.energy import inner_products, log_mean
 from mfbook import _validate as validate
 from mfbook.measure import Measure, check_measure
 
@@ -50,15 +50,7 @@ def softmax_field(
 
 def _softmax(x, mu, Q, K):
     check_measure(mu, real=False, largest=validate.LARGEST)
-    x, y = points(x, mu), mu.atoms
-    if Q is not None:
-        Q = np.asarray(Q, dtype=float)
-    if K is not None:
-        K = np.asarray(K, dtype=float)
-        if len(K) != (mu.dim if Q is None else len(Q)):
-            rows = mu.dim if Q is None else len(Q)
-            raise ValueError(f"K: expected shape {(rows, mu.dim)}, got {K.shape}")
-    elif Q is not None and len(Q) != mu.dim:
-        raise ValueError(f"Q: expected shape {(mu.dim, mu.dim)} without K, got {Q.shape}")
-    queries, keys = x if Q is None else x @ Q.T, y if K is None else y @ K.T
+    x, y = np.asarray(x), mu.atoms
+    queries = x if Q is None else x @ np.asarray(Q).T
+    keys = y if K is None else y @ np.asarray(K).T
     return log_mean(inner_products(queries, keys), mu.weights, y)
