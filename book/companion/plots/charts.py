@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from companion.plots.picture import drawing
 from companion.plots.style import INK, ROLES, SEQUENTIAL, new_figure
@@ -49,19 +49,34 @@ def name_ends(axes, series: Sequence[Mapping], gap: float = 13.0) -> None:
         where = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
         ends.append([where[1] * height, x, y, item])
     ends.sort(key=lambda end: end[0])
-    placed = -np.inf
-    for at, x, y, item in ends:
-        placed = max(at, placed + gap)
+    places = np.array([end[0] for end in ends])
+    for i in range(1, len(places)):  # upwards, then down again from the top of the frame
+        places[i] = max(places[i], places[i - 1] + gap)
+    places[-1:] = np.minimum(places[-1:], max(height, ends[-1][0]))
+    for i in range(len(places) - 2, -1, -1):
+        places[i] = min(places[i], places[i + 1] - gap)
+    for (at, x, y, item), place in zip(ends, places, strict=True):
         axes.annotate(
             item["label"],
             (x, y),
-            xytext=(8, placed - at),
+            xytext=(8, place - at),
             textcoords="offset points",
             va="center",
             color=ROLES[item.get("role", "measured")].colour,
             fontsize=9,
             annotation_clip=False,
         )
+
+
+def label_two(axes) -> None:
+    """On a logarithmic axis that shows one power of ten or none, label 2 and 5 times it too."""
+    for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+        if axis.get_scale() == "log" and low > 0 and getattr(axis.get_transform(), "base", 0) == 10:
+            if np.floor(np.log10(high)) - np.ceil(np.log10(low)) < 1:
+                axis.set_minor_locator(LogLocator(subs=(2, 5)))
+                plain = FuncFormatter(lambda v, _: f"{v:g}")
+                axis.set_minor_formatter(plain)
+                axis.set_major_formatter(plain)
 
 
 def falling_risk(axes, times, risk, at: int, least: float, **labels) -> None:
@@ -119,6 +134,7 @@ def curves(
     draw_series(axes, series, direct=direct)
     if hline is not None:
         axes.axhline(hline, **{**ROLES["reference"].line, "linewidth": 1})
+    label_two(axes)
     return figure
 
 
@@ -142,6 +158,7 @@ def rates(
     draw_series(axes, series, direct=True)
     for x, y, text in slopes:
         slope_triangle(axes, x, y, text)
+    label_two(axes)
     return figure
 
 

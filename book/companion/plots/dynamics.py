@@ -9,7 +9,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from companion.plots.charts import draw_series, falling_risk, numbers, slope_triangle
+from companion.plots.charts import draw_series, falling_risk, label_two, numbers, slope_triangle
 from companion.plots.picture import drawing
 from companion.plots.style import INK, ROLES, SEQUENTIAL, new_figure
 
@@ -47,9 +47,9 @@ def panels(
     sharey: bool = True,
     base: int | None = 2,
 ) -> Figure:
-    """Several charts side by side with one legend below."""
+    """Several charts side by side, each with its legend below; one legend if they share it."""
     figure, grid = new_figure(*size, ncols=len(items), sharey=sharey, squeeze=False)
-    names: dict = {}
+    names: list[dict] = []
     for axes, item in zip(grid[0], items, strict=True):
         axes.set(xlabel=item["xlabel"], title=item["title"])
         xscale, yscale = item.get("xscale", "log"), item.get("yscale", "log")
@@ -69,9 +69,18 @@ def panels(
             axes.set_ylim(*item["ylim"])
         if not sharey or axes is grid[0, 0]:
             axes.set_ylabel(item["ylabel"])
+        label_two(axes)
         handles, labels = axes.get_legend_handles_labels()
-        names |= dict(zip(labels, handles, strict=True))
-    figure.legend(names.values(), names, loc="outside lower center", ncols=min(3, len(names)))
+        names.append(dict(zip(labels, handles, strict=True)))
+    first = names[0]
+    if all(set(own) <= set(first) for own in names):
+        figure.legend(first.values(), first, loc="outside lower center", ncols=min(3, len(first)))
+        return figure
+    for axes, own in zip(grid[0], names, strict=True):
+        axes.legend(
+            own.values(), own, loc="upper left", bbox_to_anchor=(-0.05, -0.24), borderaxespad=0,
+            ncols=2 if len(own) > 2 and len(items) < 3 else 1,
+        )  # fmt: skip
     return figure
 
 
