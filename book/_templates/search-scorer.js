@@ -9,7 +9,7 @@ var Scorer = {
 
 (() => {
   const QUOTED = 240;
-  const UNWANTED = ".headerlink, script, style, .katex-html, .mf-about, .mf-switch, .mf-origin, button";
+  const UNWANTED = ".headerlink, script, style, .katex-html, .mf-about, .mf-switch, .mf-origin, button, pre";
 
   const wordsOf = (element) => element.textContent.replace(/\s+/g, " ").trim();
 
@@ -35,14 +35,17 @@ var Scorer = {
       return { id: section.id, name, own, many: keywords.filter((word) => text.includes(word)).length };
     });
     const most = Math.max(0, ...found.map(({ many }) => many));
+    const title = found[0]?.name; // is what the page is called above
     const list = document.createElement("ul");
     list.className = "mf-found";
     for (const { id, name, own } of most ? found.filter(({ many }) => many === most).slice(0, 3) : []) {
-      const link = document.createElement("a");
-      link.href = `${page}#${id}`;
-      link.textContent = name;
       const item = document.createElement("li");
-      item.append(link, quote(own, keywords));
+      if (name !== title) {
+        const link = item.appendChild(document.createElement("a"));
+        link.href = `${page}#${id}`;
+        link.textContent = name;
+      }
+      item.append(quote(own, keywords));
       list.append(item);
     }
     return list;

@@ -81,9 +81,9 @@ def is_box(element) -> bool:
 
 
 def is_literal(element) -> bool:
-    """Whether its text is code, or a formula that is still to be set."""
+    """Whether its text is code. Formulas are set, so that their TeX would be seen."""
     classes = element.get("class") or ()
-    return element.name in ("pre", "code", "script") or "math" in classes or "sig" in classes
+    return element.name in ("pre", "code", "script") or "sig" in classes
 
 
 def complaints(path: str):
