@@ -92,7 +92,10 @@ def plain_titles(app: Sphinx) -> None:
         found = [formula for heading in doctree.findall(nodes.title)
                  for formula in heading.findall(nodes.math)]  # fmt: skip
         for formula in found:
-            formula.children, formula.tex = [nodes.Text(words_of(formula.astext()))], formula.children
+            formula.children, formula.tex = (
+                [nodes.Text(words_of(formula.astext()))],
+                formula.children,
+            )
         write(pagename, doctree, title)
         for formula in found:  # which are written after this
             formula.children = formula.tex

@@ -1,4 +1,4 @@
-"""What helps reading: permanent anchors, error reports, origins of a page, indexes.
+"""What helps reading: permanent anchors, error reports, origins of a page, links.
 
 * A statement of a paper is reached by its number too (``05-dynamics.html#theorem-5-2``); one
   without a box by its identifier, at its check cell.
@@ -9,7 +9,6 @@
 * Each page says from which commit and versions it was built, and how long its cells took.
 * Rows of the notation page have anchors; each chapter lists the symbols first used there.
 * The search leads first to a statement whose number or title it is asked for, and to a symbol.
-* ``{figure-index}`` lists every figure, ``{source-figures}`` the figures of a paper.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from urllib.parse import urlencode
 from docutils import nodes
 from sphinx.addnodes import index, pending_xref
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools import chapters as book  # noqa: E402
@@ -511,43 +509,6 @@ def copy_data(app: Sphinx, exception) -> None:
         shutil.copytree(folder, Path(app.outdir) / DATA, dirs_exist_ok=True)
 
 
-def table(classes: list[str], columns: tuple, rows: list, marks: list[str] = ()) -> nodes.table:
-    """A table from the nodes in its cells; ``marks`` are classes of its rows."""
-    result = nodes.table(classes=classes)
-    group = nodes.tgroup(cols=len(columns))
-    result += group
-    for _, width in columns:
-        group += nodes.colspec(colwidth=width)
-    head, body = nodes.thead(), nodes.tbody()
-    group += [head, body]
-    titles = [[nodes.Text(name)] for name, _ in columns]
-    parents, marks = [head, *[body] * len(rows)], ["", *(marks or [""] * len(rows))]
-    for parent, cells, mark in zip(parents, [titles, *rows], marks, strict=True):
-        row = nodes.row(classes=[mark] if mark else [])
-        for children in cells:
-            entry = nodes.entry()
-            entry += nodes.paragraph("", "", *children)
-            row += entry
-        parent += row
-    return result
-
-
-def _first_sentence(text: str) -> str:
-    """What a figure shows, from its caption: as far as a stop or semicolon outside brackets.
-
-    >>> _first_sentence("Risk against $M$. Bands: 95 %.")
-    'Risk against $M$.'
-    >>> _first_sentence("Left: counts (13 values; 5 draws) against β; grey: a line.")
-    'Counts (13 values; 5 draws) against β'
-    """
-    text = re.sub(r"^(?:Left|Above|Top): (\w)", lambda first: first[1].upper(), text)
-    for stop in re.finditer(r"[.;](?=\s)", text):
-        before = text[: stop.start()]
-        if before.count("(") == before.count(")"):
-            return before + stop[0].rstrip(";")
-    return text
-
-
 def _with_math(text: str) -> list[nodes.Node]:
     """Text with dollars and stars as nodes."""
     kinds = {"$": lambda inside: nodes.math("", inside), "*": lambda s: nodes.emphasis(text=s)}
@@ -558,67 +519,8 @@ def _with_math(text: str) -> list[nodes.Node]:
     ]
 
 
-class FigureIndex(SphinxDirective):
-    """Every figure of the book: what it shows, and its data."""
-
-    COLUMNS = (("figure", 88), ("data", 12))
-
-    def run(self) -> list[nodes.Node]:
-        source = Path(self.env.srcdir)
-        result: list[nodes.Node] = []
-        for notebook in book.in_reading_order(source):
-            self.env.note_dependency(str(notebook))
-            listed = book.figures(notebook)
-            if not listed:
-                continue
-            heading = nodes.paragraph(classes=["mf-index-chapter"])
-            heading += pending_xref(
-                "", nodes.inline(text=notebook.stem), refdomain="std", reftype="doc",
-                reftarget=f"/{notebook.stem}", refexplicit=False, refdoc=self.env.docname,
-                refwarn=True,
-            )  # fmt: skip
-            result.append(heading)
-            result.append(table(["mf-figures"], self.COLUMNS, [self.row(f) for f in listed]))
-        return result
-
-    @staticmethod
-    def row(figure) -> list[list[nodes.Node]]:
-        link = nodes.reference("", "", refuri=f"{figure.chapter}.html#{figure.name}", internal=True)
-        link += _with_math(_first_sentence(figure.caption))
-        kind = [nodes.Text(" (interactive)")] if figure.kind != "figure" else []
-        data = []
-        if figure.csv is not None:
-            data = [nodes.reference("", "CSV", refuri=f"{DATA}/{figure.csv.name}")]
-            data[0]["reftitle"] = f"Data of {figure.name}"
-        return [[link, *kind], data]
-
-
-class SourceFigures(SphinxDirective):
-    """The figures of a paper, and what reproduces each."""
-
-    COLUMNS = (("its figure", 28), ("ours", 60), ("data", 12))
-
-    def run(self) -> list[nodes.Node]:
-        source = Path(self.env.srcdir)
-        listed = [s for s in book.statements(source) if s.figures]
-        listed.sort(key=lambda statement: int(re.search(r"\d+", statement.number)[0]))
-        figures = {f.name: f for path in book.chapters(source) for f in book.figures(path)}
-        rows = []
-        for statement in listed:
-            check = nodes.reference("", "", internal=True,
-                refuri=f"{statement.chapter}.html#{statement.id}",
-            )  # fmt: skip
-            check += nodes.strong(text=statement.number)
-            for i, name in enumerate(statement.figures):
-                what = [] if i else [check, nodes.Text(f": {statement.title}")]
-                rows.append([what, *FigureIndex.row(figures[name])])
-        return [table(["mf-figures"], self.COLUMNS, rows)]
-
-
 def setup(app: Sphinx) -> dict:
     """Register everything with Sphinx."""
-    app.add_directive("figure-index", FigureIndex)
-    app.add_directive("source-figures", SourceFigures)
     app.connect("doctree-read", mark_statements, priority=600)
     app.connect("doctree-read", anchor_symbols)
     app.connect("doctree-read", offer_places, priority=650)

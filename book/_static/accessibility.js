@@ -33,6 +33,12 @@
   }
 
   async function start() {
+    // the arrow beside a chapter in the sidebar: what it opens
+    for (const arrow of document.querySelectorAll(".bd-sidebar .toctree-toggle")) {
+      arrow.removeAttribute("role");
+      const chapter = arrow.closest("li").querySelector("a").textContent.trim();
+      arrow.parentElement.setAttribute("aria-label", `Pages of ${chapter}`);
+    }
     document.querySelectorAll("a:has(.katex)").forEach(name);
     await document.fonts.ready;
     // frames change with the window and when a box is opened; what is in them, with its fonts
