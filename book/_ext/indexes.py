@@ -91,7 +91,7 @@ def statement_links(source: Path) -> list[str]:
     for prefix, title in SOURCES:
         result.append(f"**{title}**\n\n:::{{container}} mf-links")
         for chapter, group in groupby(listed(source, prefix), key=lambda s: s.chapter):
-            own = list(group) if prefix == "mf-" else sorted(group, key=order)
+            own = sorted(group, key=order if prefix != "mf-" else bool)
             links = [f"{{ref}}`{s.number} <{book.anchor(s.id, 1).lower()}>`" for s in own]
             result.append(f"* {{doc}}`{called(chapter)} </{chapter}>`: " + " · ".join(links))
         result.append(":::\n")
@@ -128,14 +128,11 @@ def first_sentence(text: str) -> str:
 
 def figure_row(figure: book.Figure) -> list[str]:
     """What a figure shows, and its data."""
-    kind = "" if figure.kind == "figure" else " (interactive)"
-    link = (
-        f"<a href='{figure.chapter}.html#{figure.name}'>{first_sentence(figure.caption)}</a>{kind}"
-    )
-    data = (
-        figure.csv and f"<a href='{DATA}/{figure.csv.name}' title='Data of {figure.name}'>CSV</a>"
-    )
-    return [link, data or ""]
+    kind = " (interactive)" * (figure.kind != "figure")
+    link = f"<a href='{figure.chapter}.html#{figure.name}'>{first_sentence(figure.caption)}</a>"
+    named = f"title='Data of {figure.name}'"
+    data = figure.csv and f"<a href='{DATA}/{figure.csv.name}' {named}>CSV</a>"
+    return [link + kind, data or ""]
 
 
 def figure_index(source: Path) -> list[str]:
@@ -172,12 +169,7 @@ class Index(SphinxDirective):
 
 def setup(app: Sphinx) -> dict:
     """Register everything with Sphinx."""
-    for write in (
-        statement_index,
-        statement_links,
-        restored_formulas,
-        figure_index,
-        source_figures,
-    ):
-        app.add_directive(write.__name__.replace("_", "-"), Index)
+    statements = ("statement-index", "statement-links", "restored-formulas")
+    for name in (*statements, "figure-index", "source-figures"):
+        app.add_directive(name, Index)
     return {"parallel_read_safe": True}

@@ -24,10 +24,10 @@ def drop_unused(app: Sphinx, pagename: str, templatename: str, context: dict, do
     if re.search(r'class="[^"]*\bsd-(?!none)', context.get("body", "")):
         raise ValueError(f"{pagename}: the styles of sphinx-design, which it needs, are left out")
     for kind in ("css_files", "script_files"):
-        context[kind] = [
-            file for file in context[kind]
-            if not UNUSED.search(f"{getattr(file, 'filename', file)} {getattr(file, 'attributes', '')}")
-        ]  # fmt: skip
+        named = [
+            (f, getattr(f, "filename", f), getattr(f, "attributes", "")) for f in context[kind]
+        ]
+        context[kind] = [f for f, *what in named if not UNUSED.search(str(what))]
 
 
 def configure(app: Sphinx, config) -> None:
@@ -37,7 +37,7 @@ def configure(app: Sphinx, config) -> None:
 
 
 def before_previews(app: Sphinx, pagename, templatename, context: dict, doctree) -> None:
-    """Hide code and boxes of formulas from sphinx-tippy: no preview shows any, and both are long."""
+    """Hide code and boxes of formulas from sphinx-tippy: previews show neither."""
     if doctree:
         context["whole_body"] = finished(context["body"])
         context["body"] = BOXES.sub("", CODE.sub(r"\1\2", context["body"]))
