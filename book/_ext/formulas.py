@@ -35,8 +35,13 @@ SOURCE = re.compile(r'</?semantics>|<annotation .*?</annotation>| xmlns="[^"]*"'
 #: Around the boxes of a formula, until the previews are made, which show the MathML.
 MARKS = re.compile(r"<!--/?boxes-->")
 BOXES = re.compile(r"<!--boxes-->.*?<!--/boxes-->", re.DOTALL)
-#: Where a browser would break a line between a formula and what follows it.
-BREAK = re.compile(r"(<!--/boxes--></span></span>)(?=[,.;:!?)\]’”…–])")
+#: A formula in a line and the sign after it, between which a browser would break the line.
+CLOSED = re.compile(
+    r'(?s)<span class="math[^"]*"><span class="katex">(.*?)<!--/boxes--></span></span>'
+    r"([,.;:!?)\]’”…–]*)"
+)
+#: The number of signs up to which it is kept together with the formula.
+SHORT = 24
 
 
 @cache
@@ -72,8 +77,14 @@ def render_latex(latex: str, options: dict | None = None) -> str:
 
 
 def finished(body: str) -> str:
-    """A page without our marks, in which a formula keeps its comma."""
-    return MARKS.sub("", BREAK.sub("\\1\N{WORD JOINER}", body))
+    """A page without our marks, in which a short formula keeps its comma."""
+
+    def keep(found: re.Match) -> str:
+        boxes = found[1].partition("<!--boxes-->")[2]
+        short = len(re.sub(r"<[^>]*>", "", boxes)) <= SHORT
+        return f'<span class="mf-keep">{found[0]}</span>' if short and found[2] else found[0]
+
+    return MARKS.sub("", CLOSED.sub(keep, body))
 
 
 def setup(app: Sphinx) -> dict:

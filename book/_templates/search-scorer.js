@@ -9,7 +9,7 @@ var Scorer = {
 
 (() => {
   const QUOTED = 240;
-  const UNWANTED = ".headerlink, script, style, .katex-html, .mf-about, .mf-switch, .mf-origin, button, pre";
+  const UNWANTED = ".headerlink, script, style, .katex-html, .mf-about, .mf-switch, .mf-origin, .mf-count, button, pre";
 
   const wordsOf = (element) => element.textContent.replace(/\s+/g, " ").trim();
 
@@ -57,6 +57,7 @@ var Scorer = {
     const article = parsed.querySelector("article");
     if (!article || !page) return document.createElement("p");
     article.querySelectorAll(UNWANTED).forEach((element) => element.remove());
+    article.querySelectorAll("td, th, li, p, summary").forEach((element) => element.append(" "));
     const keywords = [...terms].map((word) => word.toLowerCase());
     const target = anchor && parsed.getElementById(decodeURIComponent(anchor.slice(1)));
     return target ? quote(target, keywords) : sections(article, `${page}.html`, keywords);
