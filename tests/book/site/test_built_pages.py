@@ -10,6 +10,7 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 import pytest
 from rendered import LISTINGS, PAGES, SITE, parsed
+from sphinxcontrib import katex
 
 from tools.chapters import (
     BOOK,
@@ -180,6 +181,11 @@ def test_mathematics_in_tables_is_set():
         for place in parsed(path.removesuffix(".html")).select(places):
             words = (s for s in place.find_all(string=raw) if not s.find_parent("code"))
             assert not (found := list(map(str, words))), (path, found)
+
+
+def test_formulas_are_set_by_the_katex_whose_style_is_vendored():
+    style = (BOOK / "_vendor" / "katex" / "katex.min.css").read_text()
+    assert f'"{katex.katex_version}"' in style
 
 
 def test_figures_are_listed_with_their_data():
