@@ -7,6 +7,7 @@ The theme brings Font Awesome as a script (1.5 MB) and as fonts of 2000 icons. T
 from __future__ import annotations
 
 import re
+import struct
 from pathlib import Path
 
 from formulas import BOXES, finished
@@ -28,6 +29,22 @@ def drop_unused(app: Sphinx, pagename: str, templatename: str, context: dict, do
             (f, getattr(f, "filename", f), getattr(f, "attributes", "")) for f in context[kind]
         ]
         context[kind] = [f for f, *what in named if not UNUSED.search(str(what))]
+
+
+def keep_places(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
+    """Give each picture that is a file its shape, so that its place is kept until it comes."""
+    files = {name: path for path, name in getattr(app.builder, "images", {}).items()}
+
+    def shape(found: re.Match) -> str:
+        file = Path(app.srcdir) / files.get(found[1], "")
+        if file.suffix != ".png":
+            return found[0]
+        width, height = struct.unpack(">II", file.read_bytes()[16:24])
+        return f'<img width="{width}" height="{height}"{found[0][4:]}'
+
+    context["body"] = re.sub(
+        r'<img [^>]*src="[^"]*_images/([^"]+)"', shape, context.get("body", "")
+    )
 
 
 def configure(app: Sphinx, config) -> None:
@@ -53,5 +70,6 @@ def setup(app: Sphinx) -> dict:
     app.connect("config-inited", configure)
     app.connect("html-page-context", before_previews, priority=449)  # sphinx-tippy: 450
     app.connect("html-page-context", after_previews, priority=451)
+    app.connect("html-page-context", keep_places)
     app.connect("html-page-context", drop_unused, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

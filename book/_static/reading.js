@@ -35,7 +35,7 @@
     large.src = picture.currentSrc || picture.src;
     large.alt = picture.alt;
     // at the width that it was drawn for, its text is as large as that of a caption
-    const drawn = parseFloat(picture.style.width) || Number(picture.getAttribute("width"));
+    const drawn = parseFloat(picture.style.width);
     large.style.width = `max(100%, ${drawn || large.naturalWidth / 2}px)`;
     dialog.querySelector("div").replaceChildren(large);
     dialog.showModal();
