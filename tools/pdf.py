@@ -46,7 +46,7 @@ def printed(names: list[str]) -> list[tuple[str, bytes]]:
         for name in names:
             page.goto((SITE / f"{name}.html").as_uri())
             page.add_style_tag(content=STYLE)
-            page.evaluate("() => window.MathJax?.startup?.promise")
+            page.evaluate("() => document.fonts.ready.then(() => {})")
             sheets = page.pdf(format="A4", margin=MARGIN, print_background=True)
             found.append((page.title().rpartition(" — ")[0] or page.title(), sheets))
         browser.close()

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools import chapters as book  # noqa: E402
 
 SWITCH = (
-    '<div class="mf-switch" role="group" aria-label="What this page shows" hidden>'
+    '<div class="mf-switch" role="group" aria-label="What this page shows">'
     '<button type="button" aria-pressed="true">Read</button>'
     '<button type="button" aria-pressed="false">Code</button></div>'
 )
@@ -90,16 +90,10 @@ def _part(cell: nodes.Element, element: str) -> nodes.Element | None:
     return next((node for node in cell if node.get("nb_element") == element), None)
 
 
-def _is_check(output: nodes.Element) -> bool:
-    return any('class="mf-check"' in raw.astext() for raw in output.findall(nodes.raw))
-
-
-def _is_live(output: nodes.Element) -> bool:
-    return any('class="mf-explore"' in raw.astext() for raw in output.findall(nodes.raw))
-
-
-def _is_to_try(output: nodes.Element) -> bool:
-    return any('class="mf-try-it"' in raw.astext() for raw in output.findall(nodes.raw))
+def _shows(output: nodes.Element | None, kind: str) -> bool:
+    """Whether an output has an element of this class: mf-check, mf-explore, mf-try-it."""
+    found = output.findall(nodes.raw) if output is not None else ()
+    return any(f'class="{kind}' in raw.astext() for raw in found)
 
 
 def fold_cells(app: Sphinx, doctree: nodes.document) -> None:
@@ -125,7 +119,7 @@ def fold_cells(app: Sphinx, doctree: nodes.document) -> None:
         if own.get("setup"):
             setup.append(cell)
             continue
-        to_try = output is not None and _is_to_try(output)
+        to_try = _shows(output, "mf-try-it")
         if code is not None and not own.get("open"):
             count = lines_of_code(len(book.text(stored[name]["source"]).splitlines()))
             does = own.get("does")
@@ -156,7 +150,8 @@ def fold_cells(app: Sphinx, doctree: nodes.document) -> None:
         if own.get("table"):
             place = cell.index(output)
             cell.remove(output)
-            live = [part for part in output if _is_live(part)]  # a figure to touch stays open
+            # a figure to touch stays open
+            live = [part for part in output if _shows(part, "mf-explore")]
             for part in live:
                 output.remove(part)
             cell.insert(place, fold("table", [nodes.Text(own["table"])], output))
@@ -192,10 +187,8 @@ def picture_first(doctree: nodes.document, setup: list[nodes.Node]) -> None:
 
 
 def _has_picture(cell: nodes.Element) -> bool:
-    found = (raw.astext() for raw in cell.findall(nodes.raw))
-    return any(True for _ in cell.findall(nodes.image)) or any(
-        f'class="mf-{kind}' in text for text in found for kind in ("explore", "frames")
-    )
+    kinds = ("mf-explore", "mf-frames")
+    return any(cell.findall(nodes.image)) or any(_shows(cell, kind) for kind in kinds)
 
 
 def _mistakes(cell: nodes.Element) -> list[nodes.Node]:
@@ -211,7 +204,7 @@ def _mistakes(cell: nodes.Element) -> list[nodes.Node]:
 
 def _fold_check(cell, output, line: list[nodes.Node], table: str | None) -> None:
     """One line for the check; what else the cell shows stays where it is, or is a ``table``."""
-    tables = [part for part in output if _is_check(part)]
+    tables = [part for part in output if _shows(part, "mf-check")]
     for part in tables:
         output.remove(part)
     rest = [part for part in cell if part is not output]

@@ -1,4 +1,4 @@
-"""What helps reading: permanent anchors, error reports, origins of a page, indexes.
+"""What helps reading: permanent anchors, error reports, origins of a page, links.
 
 * A statement of a paper is reached by its number too (``05-dynamics.html#theorem-5-2``); one
   without a box by its identifier, at its check cell.
@@ -9,7 +9,6 @@
 * Each page says from which commit and versions it was built, and how long its cells took.
 * Rows of the notation page have anchors; each chapter lists the symbols first used there.
 * The search leads first to a statement whose number or title it is asked for, and to a symbol.
-* ``{figure-index}`` lists every figure, ``{source-figures}`` the figures of a paper.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-import unicodedata
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import version
@@ -32,7 +30,6 @@ from urllib.parse import urlencode
 from docutils import nodes
 from sphinx.addnodes import index, pending_xref
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tools import chapters as book  # noqa: E402
@@ -43,8 +40,6 @@ NUMERICAL = ("numpy", "scipy", "pot", "matplotlib")
 DATA = "data"
 #: Statements of the papers have the paper's prefix before their number.
 PREFIXES = ("hy-", "agr-")
-#: Inline mathematics or emphasis in a caption or on the notation page.
-MARKED = r"\$[^$]+\$|\*[^*$]+\*"
 
 
 # --- where a page comes from ---------------------------------------------------------------------
@@ -55,14 +50,11 @@ def commit() -> tuple[str, str]:
     """The commit that is built, with a plus if files differ from it, and its date."""
 
     def git(*arguments: str) -> str:
-        done = subprocess.run(
-            ["git", "-C", str(book.ROOT), *arguments], capture_output=True, text=True, check=False
-        )
-        return done.stdout.strip() if done.returncode == 0 else ""
+        done = subprocess.run(["git", "-C", book.ROOT, *arguments], capture_output=True, text=True)
+        return done.stdout.strip()
 
-    name = git("rev-parse", "--short=10", "HEAD")
-    changed = "+" if name and git("status", "--porcelain", "--untracked-files=no") else ""
-    return (name + changed, git("log", "-1", "--format=%cs")) if name else ("unknown", "")
+    name = git("describe", "--always", "--abbrev=10", "--exclude=*", "--dirty=+")
+    return name or "unknown", git("log", "-1", "--format=%cs")
 
 
 @cache
@@ -119,8 +111,27 @@ def origin(app: Sphinx, pagename: str, templatename: str, context: dict, doctree
     context["body"] += f'<div class="mf-origin"><p>{" ".join(lines)}</p></div>'
 
 
+#: In words: a letter and its index, a power; and what is no text.
+INDEX = re.compile(r"((?<![A-Za-z0-9_])[A-Za-z]|[^\W\d_a-zA-Z]|∂)_([A-Za-z0-9]+|[^\W\d_])")
+POWER = re.compile(r"\^(?:\(([^()]*)\)|(\w))")
+MARKUP = re.compile(r"(<code.*?</code>|<[^>]*>)", re.DOTALL)
+
+
+def set_signs(text: str) -> str:
+    """Indices and powers of a table or line as they are written.
+
+    >>> set_signs("<td>λ_c, M^(-1/2); <code>W_Q</code>, dirac_stability</td>")
+    '<td>λ<sub>c</sub>, M<sup>-1/2</sup>; <code>W_Q</code>, dirac_stability</td>'
+    """
+    pieces = MARKUP.split(text)
+    for i in range(0, len(pieces), 2):
+        lowered = INDEX.sub(r"\1<sub>\2</sub>", pieces[i])
+        pieces[i] = POWER.sub(r"<sup>\1\2</sup>", lowered)
+    return "".join(pieces)
+
+
 def tidy_tables(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
-    """Left-align columns of words in printed tables; keep ``2.8e-11`` on one line."""
+    """Left-align columns of words in printed tables; ``2.8e-11`` on one line; indices lowered."""
     if doctree is None or "body" not in context:
         return
 
@@ -139,6 +150,8 @@ def tidy_tables(app: Sphinx, pagename: str, templatename: str, context: dict, do
     context["body"] = re.sub(
         r'(?s)<table class="mf-(?:table|check)">.*?</table>', tidy, context["body"]
     )
+    places = r'(?s)<table class="[^"]*\bmf-.*?</table>|<summary>.*?</summary>'
+    context["body"] = re.sub(places, lambda found: set_signs(found[0]), context["body"])
 
 
 def duration(value: float | None) -> str:
@@ -237,8 +250,9 @@ def caught(wrong: list[book.WrongProgram], rows: list[str]) -> nodes.raw:
         "",
         f'<details class="mf-caught"><summary>Seen to fail for {many}</summary>'
         "<p>Each is the program of this page with one mistake; the tests of the book run them.</p>"
-        '<table><thead><tr><th scope="col">the mistake</th><th scope="col">a row that fails</th>'
-        f"</tr></thead><tbody>{lines}</tbody></table></details>",
+        '<table class="mf-wrong"><thead><tr><th scope="col">the mistake</th>'
+        '<th scope="col">a row that fails</th></tr></thead>'
+        f"<tbody>{lines}</tbody></table></details>",
         format="html",
     )
 
@@ -357,15 +371,13 @@ def _linked(text: str, page: str, order: tuple, source: Path, seen: set) -> Iter
     for mention in MENTION.finditer(text):
         if mention[1] == "Figure" and order[0] != "agr":
             continue
-        start = mention.start()
-        for number in re.finditer(rf"{NUMBER}\b", mention[0]):
-            for prefix in order:
-                place = targets(source).get((prefix, mention[1].lower(), number[0]))
-                if place:
-                    places.append((start, mention.start() + number.end(), place))
-                    break
-            start = mention.start() + number.end()
-            start += len(re.match(r"(?:,?\s(?:and\s|to\s)?)?", text[start:])[0])
+        for number in re.finditer(rf"(?:{KINDS})?s?\s?({NUMBER})\b", mention[0]):
+            keys = [(prefix, mention[1].lower(), number[1]) for prefix in order]
+            found = [targets(source)[key] for key in keys if key in targets(source)]
+            if found:
+                space = len(number[0]) - len(number[0].lstrip())
+                start, end = number.start() + space, number.end()
+                places.append((mention.start() + start, mention.start() + end, found[0]))
     for mention in PART.finditer(text):
         name = parts(source).get(mention[1] or mention[2])
         if name:
@@ -403,17 +415,7 @@ def typed(symbol: str) -> str:
     ('λ_c', 'W_Q', '')
     """
     first = re.split(r"\s*[=,]", symbol.strip("$"))[0]
-
-    def letter(name: re.Match) -> str:
-        sort = "CAPITAL" if name[1][0].isupper() else "SMALL"
-        word = {"lambda": "LAMDA", "epsilon": "EPSILON"}.get(name[1].lower(), name[1].upper())
-        try:
-            return unicodedata.lookup(f"GREEK {sort} LETTER {word}")
-        except KeyError:
-            return name[0]
-
-    plain = re.sub(r"\\var([a-z]+)", r"\\\1", first)
-    plain = re.sub(r"\\([A-Za-z]+) ?", letter, plain)
+    plain = html.unescape(re.sub(r"\\(?:var)?([A-Za-z]+) ?", r"&\1;", first))
     return plain if re.fullmatch(r"[^\W\d_]+(?:_\w+)?", plain) else ""
 
 
@@ -470,7 +472,8 @@ def list_symbols(app: Sphinx, doctree: nodes.document) -> None:
     line += nodes.Text(f"{place}; each leads to its name in Python: ")
     for i, (symbol, anchor, _) in enumerate(own):
         link = nodes.reference("", "", refuri=f"notation.html#{anchor}", internal=True)
-        link += _with_math(symbol)
+        parts = enumerate(symbol.split("$"))
+        link += [nodes.math("", part) if i % 2 else nodes.Text(part) for i, part in parts if part]
         line += [nodes.Text(", "), link] if i else [link]
     line += nodes.Text(".")
     top = doctree[0]
@@ -511,114 +514,8 @@ def copy_data(app: Sphinx, exception) -> None:
         shutil.copytree(folder, Path(app.outdir) / DATA, dirs_exist_ok=True)
 
 
-def table(classes: list[str], columns: tuple, rows: list, marks: list[str] = ()) -> nodes.table:
-    """A table from the nodes in its cells; ``marks`` are classes of its rows."""
-    result = nodes.table(classes=classes)
-    group = nodes.tgroup(cols=len(columns))
-    result += group
-    for _, width in columns:
-        group += nodes.colspec(colwidth=width)
-    head, body = nodes.thead(), nodes.tbody()
-    group += [head, body]
-    titles = [[nodes.Text(name)] for name, _ in columns]
-    parents, marks = [head, *[body] * len(rows)], ["", *(marks or [""] * len(rows))]
-    for parent, cells, mark in zip(parents, [titles, *rows], marks, strict=True):
-        row = nodes.row(classes=[mark] if mark else [])
-        for children in cells:
-            entry = nodes.entry()
-            entry += nodes.paragraph("", "", *children)
-            row += entry
-        parent += row
-    return result
-
-
-def _first_sentence(text: str) -> str:
-    """What a figure shows, from its caption: as far as a stop or semicolon outside brackets.
-
-    >>> _first_sentence("Risk against $M$. Bands: 95 %.")
-    'Risk against $M$.'
-    >>> _first_sentence("Left: counts (13 values; 5 draws) against β; grey: a line.")
-    'Counts (13 values; 5 draws) against β'
-    """
-    text = re.sub(r"^(?:Left|Above|Top): (\w)", lambda first: first[1].upper(), text)
-    for stop in re.finditer(r"[.;](?=\s)", text):
-        before = text[: stop.start()]
-        if before.count("(") == before.count(")"):
-            return before + stop[0].rstrip(";")
-    return text
-
-
-def _with_math(text: str) -> list[nodes.Node]:
-    """Text with dollars and stars as nodes."""
-    kinds = {"$": lambda inside: nodes.math("", inside), "*": lambda s: nodes.emphasis(text=s)}
-    return [
-        kinds[piece[0]](piece[1:-1]) if re.fullmatch(MARKED, piece) else nodes.Text(piece)
-        for piece in re.split(f"({MARKED})", text)
-        if piece
-    ]
-
-
-class FigureIndex(SphinxDirective):
-    """Every figure of the book: what it shows, and its data."""
-
-    COLUMNS = (("figure", 88), ("data", 12))
-
-    def run(self) -> list[nodes.Node]:
-        source = Path(self.env.srcdir)
-        result: list[nodes.Node] = []
-        for notebook in book.in_reading_order(source):
-            self.env.note_dependency(str(notebook))
-            listed = book.figures(notebook)
-            if not listed:
-                continue
-            heading = nodes.paragraph(classes=["mf-index-chapter"])
-            heading += pending_xref(
-                "", nodes.inline(text=notebook.stem), refdomain="std", reftype="doc",
-                reftarget=f"/{notebook.stem}", refexplicit=False, refdoc=self.env.docname,
-                refwarn=True,
-            )  # fmt: skip
-            result.append(heading)
-            result.append(table(["mf-figures"], self.COLUMNS, [self.row(f) for f in listed]))
-        return result
-
-    @staticmethod
-    def row(figure) -> list[list[nodes.Node]]:
-        link = nodes.reference("", "", refuri=f"{figure.chapter}.html#{figure.name}", internal=True)
-        link += _with_math(_first_sentence(figure.caption))
-        kind = [nodes.Text(" (interactive)")] if figure.kind != "figure" else []
-        data = []
-        if figure.csv is not None:
-            data = [nodes.reference("", "CSV", refuri=f"{DATA}/{figure.csv.name}")]
-            data[0]["reftitle"] = f"Data of {figure.name}"
-        return [[link, *kind], data]
-
-
-class SourceFigures(SphinxDirective):
-    """The figures of a paper, and what reproduces each."""
-
-    COLUMNS = (("its figure", 28), ("ours", 60), ("data", 12))
-
-    def run(self) -> list[nodes.Node]:
-        source = Path(self.env.srcdir)
-        listed = [s for s in book.statements(source) if s.figures]
-        listed.sort(key=lambda statement: int(re.search(r"\d+", statement.number)[0]))
-        figures = {f.name: f for path in book.chapters(source) for f in book.figures(path)}
-        rows = []
-        for statement in listed:
-            check = nodes.reference("", "", internal=True,
-                refuri=f"{statement.chapter}.html#{statement.id}",
-            )  # fmt: skip
-            check += nodes.strong(text=statement.number)
-            for i, name in enumerate(statement.figures):
-                what = [] if i else [check, nodes.Text(f": {statement.title}")]
-                rows.append([what, *FigureIndex.row(figures[name])])
-        return [table(["mf-figures"], self.COLUMNS, rows)]
-
-
 def setup(app: Sphinx) -> dict:
     """Register everything with Sphinx."""
-    app.add_directive("figure-index", FigureIndex)
-    app.add_directive("source-figures", SourceFigures)
     app.connect("doctree-read", mark_statements, priority=600)
     app.connect("doctree-read", anchor_symbols)
     app.connect("doctree-read", offer_places, priority=650)

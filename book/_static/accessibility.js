@@ -1,4 +1,4 @@
-// For the keyboard and for screen readers, once the formulas are set; and for reading from disk.
+// For the keyboard and for screen readers; and for reading from disk.
 (() => {
   "use strict";
 
@@ -8,7 +8,7 @@
   // What is wider than its frame gets a tab stop, so that arrow keys can scroll it. (The theme does
   // this for code, late, when the window has another size.)
   const frames =
-    "pre, .math, mjx-container[display], .output, .pst-scrollable-table-container, article p";
+    "pre, .math, .katex-display, .output, .pst-scrollable-table-container, article p";
 
   function update(frame) {
     const scrolls =
@@ -26,15 +26,20 @@
   // A link that consists of a formula has no name: browsers give MathML none. Its letters are one.
   function name(link) {
     const words = link.cloneNode(true);
-    words.querySelectorAll("mjx-container").forEach((formula) => formula.remove());
+    words.querySelectorAll(".katex").forEach((formula) => formula.remove());
     if (words.textContent.trim() || link.hasAttribute("aria-label")) return;
     const letters = [...link.querySelectorAll("math")].map((math) => math.textContent);
     link.setAttribute("aria-label", letters.join(" "));
   }
 
   async function start() {
-    await window.MathJax?.startup?.promise;
-    document.querySelectorAll("a:has(mjx-container)").forEach(name);
+    // the arrow beside a chapter in the sidebar: what it opens
+    for (const arrow of document.querySelectorAll(".bd-sidebar .toctree-toggle")) {
+      arrow.removeAttribute("role");
+      const chapter = arrow.closest("li").querySelector("a").textContent.trim();
+      arrow.parentElement.setAttribute("aria-label", `Pages of ${chapter}`);
+    }
+    document.querySelectorAll("a:has(.katex)").forEach(name);
     await document.fonts.ready;
     // frames change with the window and when a box is opened; what is in them, with its fonts
     const observer = new ResizeObserver((entries) => {
@@ -42,10 +47,9 @@
     });
     for (const frame of document.querySelectorAll(frames)) {
       observer.observe(frame);
-      if (frame.matches("mjx-container")) observer.observe(frame.firstElementChild);
+      if (frame.matches(".katex-display")) observer.observe(frame.firstElementChild);
     }
   }
 
-  // MathJax has begun by then
   document.addEventListener("DOMContentLoaded", start);
 })();

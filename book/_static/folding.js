@@ -28,7 +28,6 @@
         remember(i === 1 ? "code" : "read");
         show(i === 1);
       }));
-      choice.hidden = false;
       show(remembered() === "code");
     }
     reveal();

@@ -35,7 +35,7 @@
     large.src = picture.currentSrc || picture.src;
     large.alt = picture.alt;
     // at the width that it was drawn for, its text is as large as that of a caption
-    const drawn = parseFloat(picture.style.width) || Number(picture.getAttribute("width"));
+    const drawn = parseFloat(picture.style.width);
     large.style.width = `max(100%, ${drawn || large.naturalWidth / 2}px)`;
     dialog.querySelector("div").replaceChildren(large);
     dialog.showModal();
@@ -101,31 +101,41 @@
   // --- formulas wider than the text: down to seven tenths; what is wider still fades at its edge ---
 
   const LEAST = 0.7;
-  const WIDE = "mjx-container, .output.text_html, .pst-scrollable-table-container";
-
+  const WIDE = ".katex, .output.text_html, .pst-scrollable-table-container";
   const BLOCK = "p, li, td, th, dd, figcaption, summary, div, section";
+
+  const frameOf = (formula) => formula.closest(".katex-display") ?? formula;
 
   function edge(frame) {
     const rest = frame.scrollWidth - frame.clientWidth - frame.scrollLeft;
-    frame.classList.toggle("mf-more", rest > 3 && frame.clientWidth > 0);
+    return rest > 3 && frame.clientWidth > 0;
   }
 
-  function fit(frame) {
-    if (frame.matches("mjx-container")) {
+  // What is read of all frames is read before anything is written: each change lays out the page anew.
+  function fit(frames) {
+    for (const frame of frames) {
+      if (!frame.matches(".mf-small")) continue;
       frame.style.fontSize = "";
-      const inline = !frame.hasAttribute("display");
-      const room = (inline ? frame.closest(BLOCK) : frame).clientWidth;
-      const needs = Math.max(inline ? frame.getBoundingClientRect().width : 0, frame.scrollWidth);
-      frame.classList.remove("mf-more", "mf-wide");
-      if (inline) frame.removeAttribute("tabindex");
-      if (!room || needs <= room + 1) return;
+      frame.classList.remove("mf-small", "mf-wide");
+      if (frame.matches(".katex")) frame.removeAttribute("tabindex");
+    }
+    const wide = frames.filter((frame) => /katex/.test(frame.className)).map((frame) => {
+      if (frame.matches(".katex-display")) return [frame, frame.clientWidth, frame.scrollWidth];
+      // a line can be broken between the parts of a formula
+      const parts = [...frame.querySelectorAll(".base")].map((part) => part.getBoundingClientRect().width);
+      return [frame, frame.closest(BLOCK).clientWidth, Math.max(...parts)];
+    }).filter(([, room, needs]) => room && needs > room + 1);
+    for (const [frame, room, needs] of wide) {
       const size = parseFloat(getComputedStyle(frame).fontSize);
       frame.style.fontSize = `${Math.max(room / needs - 0.01, LEAST) * size}px`;
-      frame.classList.toggle("mf-wide", inline);
-      // accessibility.js gives displays a tab stop
-      if (inline && frame.scrollWidth > frame.clientWidth + 1) frame.tabIndex = 0;
+      frame.classList.add("mf-small");
+      frame.classList.toggle("mf-wide", frame.matches(".katex"));
     }
-    edge(frame);
+    // accessibility.js gives displays a tab stop
+    for (const [frame] of wide)
+      if (frame.matches(".katex") && frame.scrollWidth > frame.clientWidth + 1) frame.tabIndex = 0;
+    const more = frames.map(edge);
+    frames.forEach((frame, i) => frame.classList.toggle("mf-more", more[i]));
   }
 
   async function start() {
@@ -135,28 +145,26 @@
       if (event.key !== "Escape") return;
       for (const tip of document.querySelectorAll("[data-tippy-root]")) tip._tippy?.hide();
     });
-    await window.MathJax?.startup?.promise;
     await document.fonts.ready;
     // by the block whose width decides; what is folded has none until it is opened
     const inside = new Map();
     const widths = new Map();
-    for (const article of document.querySelectorAll("article"))
-      for (const frame of article.querySelectorAll(WIDE)) {
-        const block = frame.closest(`[display], .output, .pst-scrollable-table-container, ${BLOCK}`);
-        inside.set(block, [...(inside.get(block) ?? []), frame]);
-        frame.addEventListener("scroll", () => edge(frame), { passive: true });
-      }
+    for (const found of document.querySelectorAll(`article :is(${WIDE})`)) {
+      const frame = frameOf(found);
+      const block = frame.closest(`.katex-display, .output, .pst-scrollable-table-container, ${BLOCK}`);
+      inside.set(block, [...(inside.get(block) ?? []), frame]);
+      if (frame !== found || !found.matches(".katex"))
+        frame.addEventListener("scroll", () => frame.classList.toggle("mf-more", edge(frame)), { passive: true });
+    }
     const observer = new ResizeObserver((entries) => {
-      for (const { target, contentRect } of entries) {
-        if (contentRect.width === widths.get(target)) continue;
-        widths.set(target, contentRect.width);
-        inside.get(target).forEach(fit);
-      }
+      const changed = entries.filter(({ target, contentRect }) => contentRect.width !== widths.get(target));
+      for (const { target, contentRect } of changed) widths.set(target, contentRect.width);
+      fit(changed.flatMap(({ target }) => inside.get(target)));
     });
     for (const block of inside.keys()) observer.observe(block);
     // a face of the formulas may come with what is opened, after its width has been taken
     document.fonts.addEventListener("loadingdone", () => {
-      for (const [block, frames] of inside) if (widths.get(block)) frames.forEach(fit);
+      fit([...inside].flatMap(([block, frames]) => (widths.get(block) ? frames : [])));
     });
   }
 

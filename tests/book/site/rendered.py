@@ -178,7 +178,7 @@ def watched(context, site):
         page.on("response", note_response)
         page.on("request", note_request)
         page.goto(site + path)
-        page.evaluate("() => window.MathJax?.startup?.promise")
+        page.evaluate("() => document.fonts.ready.then(() => {})")
         return page
 
     open_page.asked = set()

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 import pytest
 from rendered import LISTINGS, PAGES, SITE, parsed
+from sphinxcontrib import katex
 
 from tools.chapters import (
     BOOK,
@@ -33,6 +34,11 @@ LITERAL = re.compile(r"\$|\\[(\[]|\{(prf:|ref|eq|cite|doc|numref)")
 
 def words_of(element) -> str:
     return " ".join(element.get_text().split())
+
+
+def bare(text: str) -> str:
+    """Words without the marks of indices and powers, which a page sets."""
+    return re.sub(r"[_^()]", "", " ".join(text.split()))
 
 
 @cache
@@ -81,9 +87,9 @@ def is_box(element) -> bool:
 
 
 def is_literal(element) -> bool:
-    """Whether its text is code, or a formula that is still to be set."""
+    """Whether its text is code. Formulas are set, so that their TeX would be seen."""
     classes = element.get("class") or ()
-    return element.name in ("pre", "code", "script") or "math" in classes or "sig" in classes
+    return element.name in ("pre", "code", "script") or "sig" in classes
 
 
 def complaints(path: str):
@@ -167,6 +173,21 @@ def test_every_statement_has_its_box_its_check_and_its_place_in_the_indexes():
                 assert f"{statement.chapter}.html#{name}" in listed
 
 
+def test_mathematics_in_tables_is_set():
+    """No letter has its index after an underscore."""
+    raw = re.compile(r"(?<![\w])[^\W\d_]_\w|\^[\w(]")
+    places = "table[class*=mf-], details > summary"
+    for path in PAGES:
+        for place in parsed(path.removesuffix(".html")).select(places):
+            words = (s for s in place.find_all(string=raw) if not s.find_parent("code"))
+            assert not (found := list(map(str, words))), (path, found)
+
+
+def test_formulas_are_set_by_the_katex_whose_style_is_vendored():
+    style = (BOOK / "_vendor" / "katex" / "katex.min.css").read_text()
+    assert f'"{katex.katex_version}"' in style
+
+
 def test_figures_are_listed_with_their_data():
     rows = {
         a["href"]: a.find_parent("tr") for a in parsed("figures").select("tr a[href*='.html#']")
@@ -231,20 +252,25 @@ def test_a_statement_shows_its_cell_its_table_and_a_line_with_its_own_row():
             shown = place.find("table", class_="mf-check")
             for part in (place.find("div", class_="cell_input"), shown):
                 assert part and not part.find_parent("details"), where
-            names = [words_of(row.td) for row in shown.tbody("tr")]
-            assert names == [" ".join(row["what"].split()) for row in cell.check["rows"]], where
+            names = [bare(words_of(row.td)) for row in shown.tbody("tr")]
+            assert names == [bare(row["what"]) for row in cell.check["rows"]], where
             fold = place.find("details", class_="mf-check")
             verdict = "holds" if cell.check["holds"] else "fails"
             what, sides, ratio = own_row(cell.check)
             line = f"{numbers[cell.statement]} · {what}: {sides}{ratio and f' ({ratio})'}"
-            assert words_of(fold.summary) == " ".join(f"{line} · {verdict}".split()), where
+            assert bare(words_of(fold.summary)) == bare(f"{line} · {verdict}"), where
             wrong = fold.select("details.mf-caught tbody tr")
             pairs = [[words_of(td) for td in row("td")] for row in wrong]
-            assert [name for name, _ in pairs] == [w.name for w in refused.get(cell.cell_id, ())]
+            assert [bare(name) for name, _ in pairs] == [
+                bare(w.name) for w in refused.get(cell.cell_id, ())
+            ]
             for _, row in pairs:
                 several = re.fullmatch(r"one of (\d+) rows with “(.*)”", row)
-                count = sum(several[2] in name for name in names) if several else 0
-                assert row in names or (several and count == int(several[1]) > 1), (where, row)
+                count = sum(bare(several[2]) in name for name in names) if several else 0
+                assert bare(row) in names or (several and count == int(several[1]) > 1), (
+                    where,
+                    row,
+                )
 
 
 def test_code_is_folded_unless_it_is_the_mathematics_and_says_what_it_does():
@@ -258,11 +284,13 @@ def test_code_is_folded_unless_it_is_the_mathematics_and_says_what_it_does():
         assert len(lines) == sum(not mine.get("open") for mine, _ in own), path.stem
         said = [re.fullmatch(r"(.*?) ?\d+ lines? of code", line)[1] for line in lines]
         does = [m["does"] for m, tried in own if m.get("does") and not tried and not m.get("open")]
-        assert sorted(filter(None, said)) == sorted(does), path.stem  # some below their picture
+        said, does = (sorted(map(bare, filter(None, lines))) for lines in (said, does))
+        assert said == does, path.stem  # some stand below their picture
         folds = soup.find_all("details", class_="mf-try")
         tries = [mine["does"] for mine, tried in own if tried]
         lines = [words_of(fold.summary) for fold in folds]
-        assert lines == [f"Try it in JupyterLab: {d[0].lower()}{d[1:]}" for d in tries], path.stem
+        wanted = [bare(f"Try it in JupyterLab: {d[0].lower()}{d[1:]}") for d in tries]
+        assert [bare(line) for line in lines] == wanted, path.stem
         pictures = soup.find_all("figure", class_="mf-try-it")
         assert [p.find_parent("details", class_="mf-fold") for p in pictures] == folds
         assert not any(fold.has_attr("open") or fold.find(class_="mf-explore") for fold in folds)

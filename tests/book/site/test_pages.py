@@ -35,9 +35,9 @@ LIMIT = 4_000_000
 UNSET = """() => {
     const all = selector => [...document.querySelectorAll(selector)];
     const found = {
-        'a formula is not set': all('.math:not(:has(mjx-container))'),
-        'a formula has an error': all('mjx-merror, [data-mjx-error]'),
-        'a formula without MathML': all('mjx-container:not(:has(mjx-assistive-mml math))'),
+        'a formula is not set': all('.math:not(:has(.katex-html))'),
+        'a formula has an error': all('.katex-error'),
+        'a formula without MathML': all('.katex:not(:has(.katex-mathml math))'),
         'an image did not load': all('img').filter(e => e.complete && !e.naturalWidth),
         'an icon that _static/icons lacks': all('.fa, .fas, .fab, .fa-solid, .fa-brands')
             .filter(e => getComputedStyle(e, '::before').content === 'none'),
@@ -51,14 +51,14 @@ UNSET = """() => {
 # whose elements it has no rules for; code keeps its text, a table of numbers its first rows.
 # Contrast is measured before.
 LIGHTEN = """() => {
-    const formulas = [...document.querySelectorAll('mjx-math')];
+    const formulas = [...document.querySelectorAll('.katex-html')];
     const sizes = formulas.map(e => e.getBoundingClientRect());
     formulas.forEach((e, i) => {
         e.replaceChildren();
         e.style.cssText +=
             `;display:inline-block;width:${sizes[i].width}px;height:${sizes[i].height}px`;
     });
-    const flat = '.highlight pre, mjx-assistive-mml, svg text';
+    const flat = '.highlight pre, .katex-mathml, svg text';
     document.querySelectorAll(flat).forEach(e => e.textContent = e.textContent);
     document.querySelectorAll('tbody tr:nth-child(n + 4):not(:has(p, pre, .math))')
         .forEach(e => e.remove());
@@ -102,7 +102,7 @@ FAINT = """() => {
         const e = walker.currentNode.parentElement;
         if (seen.has(e) || !walker.currentNode.data.trim()) continue;
         seen.add(e);
-        if (e.closest('script, style, noscript, mjx-assistive-mml')) continue;
+        if (e.closest('script, style, noscript, .katex-mathml')) continue;
         if (!e.checkVisibility({opacityProperty: true, visibilityProperty: true})) continue;
         const style = getComputedStyle(e), behind = ground(e), colour = [...parse(style.color)];
         colour[3] *= opacity(e);
@@ -121,8 +121,24 @@ FAINT = """() => {
 WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] : ['the page',
     ...[...document.querySelectorAll('article *')]
     .filter(e => e.getBoundingClientRect().right > innerWidth + 1
-        && !e.closest('pre, .output, .math, mjx-container, [class*=scroll]'))
+        && !e.closest('pre, .output, .math, [class*=scroll]'))
     .map(e => e.tagName + '.' + e.className).slice(0, 5)]"""
+
+# How far the page has moved since it was first painted, and what moved most.
+MOVED = """() => new Promise(done => new PerformanceObserver(list => {
+    const shifts = list.getEntries().sort((a, b) => b.value - a.value);
+    const name = ({node}) => node?.nodeName + '.' + (node?.className ?? '');
+    done([shifts.reduce((sum, e) => sum + e.value, 0), ...shifts.slice(0, 2).flatMap(
+        e => [e.value, Math.round(e.startTime), ...e.sources.slice(0, 3).map(name)])]);
+}).observe({type: 'layout-shift', buffered: true}) || setTimeout(() => done([0]), 300))"""
+
+# Permanent addresses in the page that something else covers.
+COVERED = """() => [...document.querySelectorAll('a.mf-permalink')].filter(e => {
+    if (!e.checkVisibility()) return false;
+    e.scrollIntoView({block: 'center', behavior: 'instant'});
+    const {x, y, width, height} = e.getBoundingClientRect();
+    return document.elementFromPoint(x + width / 2, y + height / 2) !== e;
+}).map(e => e.getAttribute('href'))"""
 
 # How the figures are shown.
 PICTURES = """() => [...document.querySelectorAll('.cell_output img, article figure img')]
@@ -133,10 +149,13 @@ CUT = """() => {
     const verdicts = [...document.querySelectorAll('table.mf-check tbody tr')]
         .filter(row => row.lastElementChild.getBoundingClientRect().width
             && row.lastElementChild.getBoundingClientRect().right > innerWidth);
-    const wide = e => e.matches('[display], .mf-wide')
-        ? e.scrollWidth > e.clientWidth + 3
-        : e.getBoundingClientRect().width > e.closest('p, li, td, dd, div').clientWidth + 1;
-    const formulas = [...document.querySelectorAll('article mjx-container')].filter(e =>
+    const width = e => e.getBoundingClientRect().width;
+    const wide = e => e.matches('.katex-display, .mf-wide')
+        ? e.scrollWidth > e.clientWidth + 3  // else a line is broken between the parts
+        : [...e.querySelectorAll('.base')]
+            .some(part => width(part) > e.closest('p, li, td, dd, div').clientWidth + 1);
+    const all = 'article .katex-display, article .katex:not(.katex-display > *)';
+    const formulas = [...document.querySelectorAll(all)].filter(e =>
         e.checkVisibility() && wide(e) &&
         !(e.classList.contains('mf-more') && e.tabIndex === 0));
     return [...verdicts, ...formulas].map(e => e.textContent.slice(0, 60));
@@ -223,7 +242,7 @@ def test_page(path, context, site):
         becomes_empty(page, UNSET)
         assert weight(visit.asked, site) <= LIMIT
         if path in CHAPTER_PAGES:
-            assert page.locator("mjx-container").count() > 10
+            assert page.locator(".katex").count() > 10
             obey_the_keyboard(page, path)
         for name in ("light", "dark"):
             mode(page, name)
@@ -237,6 +256,29 @@ def test_page(path, context, site):
         page.evaluate(UNFOLD)
         page.evaluate(LIGHTEN)
         assert not (found := violations(page, contrast=False)), "\n".join(found)
+
+
+@pytest.mark.parametrize("path", daily(PAGES, *DAILY))
+def test_page_stands_still(path, browser, site):
+    """On a first visit nothing moves after the first paint; what one can click is not covered."""
+    for window in ({"viewport": {"width": 1280, "height": 900}}, PHONE):
+        with browser.new_context(**window) as context, watched(context, site) as visit:
+            page = visit(path)
+            page.wait_for_timeout(500)
+            moved, *what = page.evaluate(MOVED)
+            assert moved < 0.05, (moved, what)
+            assert not (covered := page.evaluate(COVERED)), covered
+
+
+@pytest.mark.weekly
+def test_the_sidebar_shows_the_current_page(visit):
+    """Also after a page that had it elsewhere."""
+    page = visit("index.html")
+    page.evaluate("() => sessionStorage.setItem('sidebar-scroll-top', '0')")
+    page.goto(page.url.replace("index.html", CHAPTER_PAGES[-1]))
+    current = page.locator(".bd-sidebar-primary li.current.active > a").last
+    box = current.bounding_box()
+    assert 0 < box["y"] < page.viewport_size["height"]
 
 
 @pytest.mark.weekly
