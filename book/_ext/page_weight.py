@@ -22,13 +22,15 @@ CODE = re.compile(r'(<div class="highlight"><pre>).*?(</pre>)', re.DOTALL)
 
 def drop_unused(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
     """Leave out styles and scripts that no page uses; Thebe's are an error on every page."""
-    if re.search(r'class="[^"]*\bsd-(?!none)', context.get("body", "")):
-        raise ValueError(f"{pagename}: the styles of sphinx-design, which it needs, are left out")
+    cards = re.search(r'class="[^"]*\bsd-(?!none)', context.get("body", ""))
     for kind in ("css_files", "script_files"):
         named = [
             (f, getattr(f, "filename", f), getattr(f, "attributes", "")) for f in context[kind]
         ]
-        context[kind] = [f for f, *what in named if not UNUSED.search(str(what))]
+        context[kind] = [
+            f for f, *what in named
+            if not UNUSED.search(str(what)) or (cards and "sphinx-design" in str(what))
+        ]  # fmt: skip
 
 
 def keep_places(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
