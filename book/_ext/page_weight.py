@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
+from base64 import b64encode
 from pathlib import Path
 
 from formulas import BOXES, finished
@@ -31,6 +32,22 @@ def drop_unused(app: Sphinx, pagename: str, templatename: str, context: dict, do
             f for f, *what in named
             if not UNUSED.search(str(what)) or (cards and "sphinx-design" in str(what))
         ]  # fmt: skip
+
+
+def write_disk(app: Sphinx, exception: Exception | None) -> None:
+    """Write the book's type into a style, for pages that are opened from a disk."""
+    folder = Path(app.outdir) / "_static" / "fonts"
+    if exception or not folder.is_dir():
+        return
+    faces = (("Serif", "serif-4-latin-wght-normal", ""), ("Sans", "sans-3-latin-wght-normal", ""),
+             ("Serif", "serif-4-latin-wght-italic", "font-style: italic; "))  # fmt: skip
+    rules = [
+        f'@font-face {{ font-family: "Disk {name}"; font-weight: 200 900; {style}'
+        f"src: url(data:font/woff2;base64,{b64encode(font.read_bytes()).decode()}); }}\n"
+        for name, file, style in faces
+        for font in [folder / f"source-{file}.woff2"]
+    ]
+    (folder.parent / "disk.css").write_text("".join(rules), encoding="utf-8")
 
 
 def keep_places(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
@@ -73,5 +90,6 @@ def setup(app: Sphinx) -> dict:
     app.connect("html-page-context", before_previews, priority=449)  # sphinx-tippy: 450
     app.connect("html-page-context", after_previews, priority=451)
     app.connect("html-page-context", keep_places)
+    app.connect("build-finished", write_disk)
     app.connect("html-page-context", drop_unused, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
