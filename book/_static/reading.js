@@ -54,6 +54,9 @@
       enlarge(picture);
     });
     if (frames) {
+      const scroll = Object.assign(document.createElement("div"), { className: "mf-scroll" });
+      picture.replaceWith(scroll);
+      scroll.append(picture);
       controls(frames).append(open);
       open.setAttribute("aria-label", `Enlarge the picture: ${frames.querySelector("input").ariaLabel}`);
     } else (link ?? picture).after(open);
@@ -101,7 +104,7 @@
   // --- formulas wider than the text: down to seven tenths; what is wider still fades at its edge ---
 
   const LEAST = 0.7;
-  const WIDE = ".katex, .output.text_html, .pst-scrollable-table-container";
+  const WIDE = ".katex, .output.text_html, .pst-scrollable-table-container, figure > a.image-reference, .mf-scroll";
   const BLOCK = "p, li, td, th, dd, figcaption, summary, div, section";
 
   const frameOf = (formula) => formula.closest(".katex-display") ?? formula;

@@ -123,7 +123,7 @@ def test_a_figure_plays_pauses_and_shows_all_pictures(browser, site):
         page.locator("details:has(figure.mf-frames) > summary").first.click()
         slider, play = figure.locator("input"), figure.locator(".mf-play")
         last = int(slider.get_attribute("max"))
-        shown = figure.locator(":scope > img:visible")
+        shown = figure.locator(".mf-scroll > img:visible")
         slider.fill("0")
         before = shown.get_attribute("alt")
         play.press("Enter")

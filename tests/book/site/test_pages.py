@@ -220,7 +220,7 @@ def obey_the_keyboard(page, path: str):
         for key in ["Home"] + ["ArrowRight"] * last:
             slider.press(key)
             (shown,) = figure.evaluate(
-                """e => [...e.querySelectorAll(':scope > img')].filter(i => i.checkVisibility())
+                """e => [...e.querySelectorAll('.mf-scroll > img')].filter(i => i.checkVisibility())
                     .map(i => [i.src, i.alt])"""
             )
             seen.append((*shown, slider.get_attribute("aria-valuetext")))
@@ -312,7 +312,7 @@ def test_on_a_phone(path, browser, site):
                     place["x"] + end * place["width"], place["y"] + place["height"] / 2
                 )
                 assert slider.input_value() == value
-            picture = figure.locator(":scope > img:visible").bounding_box()
+            picture = figure.locator(".mf-scroll > img:visible").bounding_box()
             assert picture["x"] >= 0 and 200 <= picture["width"] <= 320 - picture["x"]
         # by keyboard, at the width that it was drawn for; Escape closes, and the focus is back
         pictures = page.locator(
@@ -320,6 +320,11 @@ def test_on_a_phone(path, browser, site):
         )
         buttons = page.locator(".mf-enlarge")
         assert buttons.count() == pictures.count() > 0
+        # a picture has a hundred pixels an inch: letters of 8 points, the smallest, are 9 pixels
+        shown = pictures.evaluate_all(
+            "all => all.map(e => 2 * e.getBoundingClientRect().width / e.naturalWidth)"
+        )
+        assert min(shown) * 8 / 72 * 100 >= 9, shown
         picture, button = pictures.last, buttons.last
         drawn = picture.evaluate("e => parseFloat(e.style.width) || e.getAttribute('width')")
         button.press("Enter")
