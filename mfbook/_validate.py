@@ -146,11 +146,6 @@ def count(value, name: str, least: int = 1, most: int = 2**63 - 1) -> int:
     return n
 
 
-def index(value, name: str, size: int) -> int:
-    """An integer from -size to size - 1."""
-    return count(value, name, -size, size - 1)
-
-
 def _expect(holds: bool, value, name: str, expected: str):
     if not holds:
         raise TypeError(f"{name}: expected {expected}, got {value!r}")

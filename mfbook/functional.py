@@ -35,9 +35,6 @@ class Local(Protocol):
     - ``minimise(rng, ridge=0.0, space=None, **options)``: the :class:`Minimum` of the first
       variation plus ``ridge/2`` times the squared norm over ``space``, with a rigorous lower bound
       (certificates); ``NotImplemented`` where none is known.
-    - ``linearised(scale)``: an object whose ``solve(c, b)`` solves :math:`(I-cJ)k=b` for tangent b,
-      where J is ``scale`` times the Jacobian of the tangential gradients at all atoms in all atoms
-      (stiff integrators); or ``NotImplemented``.
     - ``ridge``: a number, if the first variation is ``ridge/2`` times the squared norm (searches
       absorb it).
     """
@@ -73,8 +70,6 @@ class Minimum:
 class Functional:
     """Calls, sums, multiples and a change of space for what defines ``at`` and maybe ``sample``.
 
-    Examples
-    --------
     >>> from mfbook import Measure, Ridge
     >>> F, mu = Ridge(2.0), Measure([[1.0], [3.0]])
     >>> float(F(mu)), F.first_variation(mu.atoms, mu), F.gradient(mu.atoms, mu).ravel()
@@ -207,12 +202,6 @@ class _CombinationLocal:
     def gradient(self, x):
         return sum(a * local.gradient(x) for a, local in self.terms)
 
-    def linearised(self, scale: float):
-        """That of one term that offers it."""
-        (a, local), *others = self.terms
-        known = not others and hasattr(local, "linearised")
-        return local.linearised(a * scale) if known else NotImplemented
-
     def minimise(self, rng, ridge: float = 0.0, **options) -> Minimum:
         """That of the one term that offers it, if its coefficient is positive, plus ridges."""
         models = [(a, L) for a, L in self.terms if hasattr(L, "minimise")]
@@ -252,8 +241,6 @@ def check_functional(
     x and of F in the atoms, where :math:`\partial F/\partial\theta_i=w_i\nabla\delta F(\theta_i)`;
     complex steps are wrong where a program uses ``abs``, ``norm`` or ``conj``. Errors are relative.
 
-    Examples
-    --------
     >>> from mfbook import Measure, Ridge
     >>> check_functional(Ridge(0.5), Measure([[1.0, 2.0], [0.0, 1.0]]), rng=0).ok
     True

@@ -119,8 +119,6 @@ class Ball(_Place):
     - ``radius``: Common radius r, positive.
     - ``blocks``: Sizes of consecutive coordinate blocks, one ball each.
 
-    Examples
-    --------
     >>> Ball(1.0, (2, 1)).project([[3.0, 4.0, 0.5]])
     array([[0.6, 0.8, 0.5]])
     """
@@ -238,8 +236,6 @@ class Ball(_Place):
 class Sphere(_Place):
     r"""The unit sphere :math:`S^{d-1}`; points are unit vectors of :math:`\mathbb R^d`.
 
-    Examples
-    --------
     >>> Sphere().tangent([[1.0, 0.0]], [[2.0, 3.0]])
     array([[0., 3.]])
     """

@@ -24,8 +24,6 @@ def attention_weights(theta: ArrayLike, X: ArrayLike, shape: HeadShape) -> np.nd
     Returns shape (n, S, T, T): Row t holds the weights of tokens u <= t; rows sum to one,
     the rest is zero.
 
-    Examples
-    --------
     >>> shape = HeadShape(2, 1, 1)
     >>> attention_weights(np.zeros((1, 8)), np.ones((1, 2, 2)), shape)[0, 0]
     array([[1. , 0. ],
@@ -52,8 +50,6 @@ def features(theta: ArrayLike, X: ArrayLike, W_U: ArrayLike, shape: HeadShape) -
     Returns shape (n, S, T, V): One logit vector for every head, sequence and position. It is
     stored in full: for many heads use :class:`AttentionRisk`, which never stores it.
 
-    Examples
-    --------
     >>> shape = HeadShape(1, 1, 1)
     >>> features([[0.0, 0.0, 1.0, 2.0]], [[[1.0], [3.0]]], [[1.0, -1.0]], shape)[0, 0]
     array([[ 2., -2.],

@@ -17,8 +17,6 @@ def softmax(f: ArrayLike) -> np.ndarray:
 
     Unlike ``scipy.special.softmax`` it takes complex logits, for derivatives by complex step.
 
-    Examples
-    --------
     >>> softmax([0.0, 1e4])
     array([0., 1.])
     """

@@ -43,8 +43,6 @@ class AttentionRisk(Functional):
     - ``shape``: Sizes of one head.
     - ``space``: Where heads live: all of R^D (default) or ``shape.ball(radius)``.
 
-    Notes
-    -----
     Written for speed: a head enters through :math:`B=W_QW_K^\top/\sqrt k` and :math:`C=W_VW_O`
     only; the head index is last and contiguous; a loop over the query position makes the mask
     free; tokens enter relative to the query's own; the residual is contracted with :math:`W_U`
@@ -52,8 +50,6 @@ class AttentionRisk(Functional):
     recomputed. Beyond that, memory is linear in the number of heads with a constant of a few D
     numbers. Complex heads give complex results, for derivatives by complex step.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> shape = HeadShape(d=3, k=2, v=2)
     >>> Y = np.eye(4)[rng.integers(4, size=(5, 6))]

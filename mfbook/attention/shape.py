@@ -19,8 +19,6 @@ class HeadShape:
 
     - ``d, k, v``: Positive.
 
-    Examples
-    --------
     >>> shape = HeadShape(d=3, k=2, v=1)
     >>> shape.size
     18

@@ -49,7 +49,7 @@ def sgd_ensemble(
 ) -> np.ndarray:
     r"""Independent runs of :func:`mfbook.flow.sgd`, advanced together; what is observed of each.
 
-    - ``F``: An attention risk in float64, perhaps ``R.on(shape.ball(r))``: a step then ends at
+    - ``F``: An attention risk, perhaps ``R.on(shape.ball(r))``: a step then ends at
       the nearest heads that are permitted.
     - ``atoms`` (R, M, D), ``weights`` (R, M): Heads of R runs at ``times[0]``; default weight 1/M.
     - ``rngs``: One source of randomness, or seed, for each run.

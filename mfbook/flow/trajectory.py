@@ -71,7 +71,7 @@ class Trajectory:
 
     def measure(self, i: int) -> Measure:
         """The state at ``t[i]``."""
-        return Measure(self.atoms[validate.index(i, "i", len(self))], self.weights)
+        return Measure(self.atoms[validate.count(i, "i", -len(self), len(self) - 1)], self.weights)
 
     @property
     def end(self) -> Measure:

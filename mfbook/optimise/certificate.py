@@ -27,8 +27,8 @@ from mfbook.optimise.descent import descend, downhill
 
 #: A descent ends where rounding ends it.
 PRECISE = {"ftol": 1e-15, "gtol": 1e-10}
-#: Both ends of a gap are sums; they are known to this many units of rounding (1e-12).
-ROUNDING, EPS = 4500, np.finfo(float).eps
+#: Relative rounding of both ends of a gap, which are sums.
+ROUNDING = 1e-12
 
 __all__ = ["Boosting", "Gap", "boost", "frank_wolfe_gap", "optimal_weights"]
 
@@ -79,8 +79,7 @@ def frank_wolfe_gap(F: Functional, mu: Measure, rng: Seed, **options: Any) -> Ga
     value, point = min(ends, key=lambda end: end[0])
     found, rigorous = max(float(mean - value), 0.0), float(mean - least.lower_bound)
     # rounding must not turn the bracket inside out, and a bound that is wrong must not be hidden
-    precision = np.finfo(values.dtype).eps if values.dtype.kind == "f" else EPS
-    rounding = ROUNDING * precision * max(1.0, abs(float(mean)), abs(float(value)))
+    rounding = ROUNDING * max(1.0, abs(float(mean)), abs(float(value)))
     if found - rounding <= rigorous < found:
         rigorous = found
     return Gap(found, rigorous, point, least.converged)

@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import gammaln, hyp0f1, ive
 
 from mfbook import _validate as validate
 
@@ -55,13 +55,14 @@ def funk_hecke(beta: float, d: int, k: ArrayLike) -> np.ndarray:
     if (k < 0).any() or (k % 1).any():
         raise ValueError(f"k: expected degrees 0, 1, 2, ..., got {k.tolist()}")
     order = k + d / 2 - 1
-    bessel = ive(order, beta)
+    special = scipy.special
+    bessel = special.ive(order, beta)
     # I underflows long before its product with the prefactor does: there its power series
     small = bessel < 1e-250
-    series = np.log(hyp0f1(order + 1, np.where(small, beta**2 / 4, 0))) - beta
-    series += order * math.log(beta / 2) - gammaln(order + 1)
+    series = np.log(special.hyp0f1(order + 1, np.where(small, beta**2 / 4, 0))) - beta
+    series += order * math.log(beta / 2) - special.gammaln(order + 1)
     log = np.where(small, series, np.log(np.where(small, 1, bessel)))
-    return np.exp(log + gammaln(d / 2) - (d / 2 - 1) * math.log(beta / 2))
+    return np.exp(log + special.gammaln(d / 2) - (d / 2 - 1) * math.log(beta / 2))
 
 
 def _angle(versine: float) -> float:

@@ -94,8 +94,6 @@ def minimise_on_circle(
 
     Returns the best measure of all rounds, whether or not it converged.
 
-    Examples
-    --------
     A linear unit with a large negative weight holds the tokens at its two ends:
 
     >>> from mfbook.sphere import SphereEnergy

@@ -15,6 +15,7 @@ from mfbook.optimise.descent import descend
 from mfbook.space import Sphere
 from mfbook.sphere.caps import BLOCK, SLACK, Bends, branch_and_bound, cap_bounds
 from mfbook.sphere.forces import SHARPEST
+from mfbook.sphere.linearised import squares
 from mfbook.sphere.on_circle import CircleVariation, least_on_circle, local_minima, unit_vectors
 
 #: Dimension above which cells have too many corners; the crude bound is left.
@@ -29,7 +30,6 @@ def least(
     rng, starts = validate.generator(rng), validate.count(starts, "starts")
     tolerance = validate.positive(tolerance, "tolerance")
     budget = validate.count(budget, "budget")
-    y = validate.array(y, "atoms", ("n", "d")).astype(float)
     if F.beta > SHARPEST:
         raise ValueError(f"F: expected beta of at most {SHARPEST:g}, got {F.beta:g}")
     if y.shape[1] > 2:
@@ -108,7 +108,7 @@ class SphereVariation:
             missing = (near * self._worst(reach)).sum(axis=1)
             sigma, slope = np.where(near, 0, sigma), np.where(near, 0, slope)
             radial = ((attention + sigma @ units.a) * x).sum(axis=1)
-        H = self.beta * (e @ _squares(self.pull)) + slope @ _squares(units.a)
+        H = self.beta * (e @ squares(self.pull)) + slope @ squares(units.a)
         H = H.reshape(-1, d, d)
         # P H P - radial P on the tangent space; along x any large number
         Hx = np.einsum("nij,nj->ni", H, x)
@@ -172,11 +172,6 @@ class SphereVariation:
         slope = np.linalg.norm(gradient, axis=1)
         lower = cap_bounds(value, slope, least, reach, self.curvature, self.units.third)
         return x, value, lower
-
-
-def _squares(vectors):
-    """The matrices v v^T of rows, flat."""
-    return (vectors[:, :, None] * vectors[:, None, :]).reshape(-1, vectors.shape[1] ** 2)
 
 
 def _on_face(face, u):

@@ -18,6 +18,7 @@ from mfbook.measure import Measure
 from mfbook.space import Sphere
 from mfbook.sphere.energy import SphereEnergy
 from mfbook.sphere.linearised import frames, jacobian
+from mfbook.stability.atomic import check
 
 __all__ = ["Polished", "SecondOrder", "newton", "second_order"]
 
@@ -50,8 +51,6 @@ def second_order(F: SphereEnergy, mu: Measure) -> SecondOrder:
       of the eigenvalues.
     - ``mu``: Real atoms with positive weights.
 
-    Examples
-    --------
     Two antipodal particles are stable under repulsion:
 
     >>> from mfbook.sphere import SphereEnergy
@@ -141,9 +140,5 @@ def newton(
 
 
 def _check(F, mu) -> None:
-    validate.instance(F, "F", SphereEnergy)
-    F.at(mu)  # refuses atoms of the wrong dimension or off the sphere
-    if np.iscomplexobj(mu.atoms):
-        raise TypeError("mu: expected real atoms, got complex ones")
-    if not (mu.weights > 0).all():
-        raise ValueError(f"mu: expected positive weights, got {mu.weights.min():g}; see merge()")
+    check(validate.instance(F, "F", SphereEnergy), mu)
+    F.at(mu)  # refuses atoms of the wrong dimension

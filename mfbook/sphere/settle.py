@@ -166,8 +166,6 @@ def settle(
     - ``record``: Keep positions at every ``record``-th snapshot, and at the last. Default: none.
     - ``progress``: Show a bar. Default: after two seconds, on a terminal or in a notebook.
 
-    Examples
-    --------
     Attention pulls three particles together:
 
     >>> angle = np.array([0.0, 0.5, 1.5])
