@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+#: A source of randomness: a generator, or the seed of one.
+Seed = np.random.Generator | int
 #: How far weights may be from summing to one (accumulated rounding, not carelessness).
 SUM_TOLERANCE = 1e-9
 #: Entries beyond this have products of four that are not finite numbers.

@@ -43,7 +43,7 @@ class Activation:
     curvature: float = np.inf
 
     def lipschitz(self, radius: float = 1.0) -> float:
-        r"""Lipschitz constant of :math:`\sigma` on :math:`[-r,r]`, r = 1 unless there are biases."""
+        r"""Lipschitz constant of :math:`\sigma` on :math:`[-r,r]`; without biases r is 1."""
         r = validate.positive(radius, "radius", largest=validate.LARGEST)
         points = [-r, r, *(s for s in self.steepest if -r < s < r)]
         return float(np.abs(self.slope(np.array(points))).max())

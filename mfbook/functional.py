@@ -20,7 +20,6 @@ from typing import Protocol
 import numpy as np
 
 from mfbook import _validate as validate
-from mfbook._types import Seed
 from mfbook.measure import Measure, check_measure, mixture
 from mfbook.space import Euclidean, Space
 
@@ -87,7 +86,7 @@ class Functional:
         """Everything that needs ``mu`` only once."""
         raise NotImplementedError(f"{type(self).__name__} does not define at(mu)")
 
-    def sample(self, rng: Seed, n: int) -> Functional:
+    def sample(self, rng: validate.Seed, n: int) -> Functional:
         """Return an unbiased random copy made from n fresh samples; without data: itself."""
         return self
 
@@ -181,7 +180,7 @@ class Combination(Functional):
 
         return evaluate
 
-    def sample(self, rng: Seed, n: int) -> Combination:
+    def sample(self, rng: validate.Seed, n: int) -> Combination:
         """Every term sampled from the same generator, one after the other."""
         rng = validate.generator(rng)
         return Combination(tuple((a, F.sample(rng, n)) for a, F in self.terms), self.space)
@@ -232,7 +231,7 @@ class FunctionalCheck:
 
 
 def check_functional(
-    F: Functional, mu: Measure, rng: Seed, *, step: float = 1e-5, tolerance: float = 1e-6
+    F: Functional, mu: Measure, rng: validate.Seed, *, step: float = 1e-5, tolerance: float = 1e-6
 ) -> FunctionalCheck:
     r"""Test that a functional, its first variation and its gradient belong together.
 

@@ -16,7 +16,6 @@ import scipy
 from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
-from mfbook._types import Seed
 
 __all__ = ["Measure", "mixture"]
 
@@ -85,7 +84,7 @@ class Measure:
         moved = validate.array(g(self.atoms), "g(atoms)", (self.size, "E"), allow_complex=True)
         return Measure(moved, self.weights)
 
-    def draw(self, M: int, rng: Seed) -> Measure:
+    def draw(self, M: int, rng: validate.Seed) -> Measure:
         r"""Empirical measure :math:`\hat\mu_M` of M atoms drawn from :math:`\mu` independently.
 
         >>> Measure([[0.0], [1.0]], [0.0, 1.0]).draw(3, rng=0).atoms.ravel()

@@ -108,7 +108,6 @@ def correlation_bound(X, Z, radius: float, k: int) -> float:
     - ``k``: Query/key dimension.
     """
     S, T, d = X.shape
-    X, Z = np.asarray(X, float), np.asarray(Z, float)
     size, length = np.linalg.norm(X, axis=2), np.linalg.norm(Z, axis=2)
     seen = np.tri(T, dtype=bool)
     mean = X.cumsum(axis=1) / np.arange(1, T + 1)[:, None]

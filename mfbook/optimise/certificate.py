@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 
 from mfbook import _progress
 from mfbook import _validate as validate
-from mfbook._types import Seed
 from mfbook.functional import Functional, Minimum
 from mfbook.measure import Measure, check_start, mixture
 from mfbook.optimise.descent import descend, downhill
@@ -50,7 +49,7 @@ class Gap:
     converged: bool
 
 
-def frank_wolfe_gap(F: Functional, mu: Measure, rng: Seed, **options: Any) -> Gap:
+def frank_wolfe_gap(F: Functional, mu: Measure, rng: validate.Seed, **options: Any) -> Gap:
     r"""Bracket the Frank-Wolfe gap :math:`\int\delta F\,d\mu-\min_\Theta\delta F` of a measure.
 
     For an attention risk on ``shape.ball(radius)``, alone or with a ``Ridge``, the minimum over
@@ -152,7 +151,7 @@ class Boosting:
 def boost(
     F: Functional,
     mu: Measure,
-    rng: Seed,
+    rng: validate.Seed,
     rounds: int,
     *,
     tolerance: float = 1e-8,

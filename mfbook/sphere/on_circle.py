@@ -84,13 +84,9 @@ class CircleVariation:
         e = np.exp(self.beta * (x @ w.T - self.shift))
         return (self.beta * (t @ w.T) * (x @ dw.T) + t @ dw.T) * e
 
-    def at(self, y, w) -> CircleLandscape:
-        """First variation at a measure with atoms y (n, 2) and weights w."""
-        return CircleLandscape(self, y, w)
-
 
 class CircleLandscape:
-    r"""One function :math:`\theta\mapsto f(\theta)` with two derivatives; counts its evaluations.
+    r"""First variation :math:`f(\theta)` at atoms y (n, 2) of weights w; counts its evaluations.
 
     Sums over few atoms are direct. Over many, with B the identity, they are Fourier series.
     """

@@ -9,32 +9,34 @@ import numpy as np
 
 from mfbook import _validate as validate
 from mfbook._blocks import blocks
-from mfbook._types import Seed
 from mfbook.functional import Minimum
 from mfbook.optimise.descent import descend
 from mfbook.space import Sphere
 from mfbook.sphere.caps import BLOCK, SLACK, Bends, branch_and_bound, cap_bounds
-from mfbook.sphere.forces import SHARPEST
 from mfbook.sphere.linearised import squares
-from mfbook.sphere.on_circle import CircleVariation, least_on_circle, local_minima, unit_vectors
+from mfbook.sphere.on_circle import (
+    CircleLandscape,
+    CircleVariation,
+    least_on_circle,
+    local_minima,
+    unit_vectors,
+)
 
 #: Dimension above which cells have too many corners; the crude bound is left.
 MOST_DIMENSIONS = 8
 
 
 def least(
-    F, y: np.ndarray, w: np.ndarray, rng: Seed, *,
+    F, y: np.ndarray, w: np.ndarray, rng: validate.Seed, *,
     starts: int = 8, tolerance: float = 1e-14, budget: int = 20_000_000,
 ) -> Minimum:  # fmt: skip
     """Least value of the first variation of a ``SphereEnergy`` at atoms y (n, d), weights w."""
     rng, starts = validate.generator(rng), validate.count(starts, "starts")
     tolerance = validate.positive(tolerance, "tolerance")
     budget = validate.count(budget, "budget")
-    if F.beta > SHARPEST:
-        raise ValueError(f"F: expected beta of at most {SHARPEST:g}, got {F.beta:g}")
     if y.shape[1] > 2:
         return _least_on_sphere(SphereVariation(F, y, w), rng, starts, tolerance, budget)
-    f = CircleVariation(F).at(y, w)
+    f = CircleLandscape(CircleVariation(F), y, w)
     minima, values = local_minima(f, f.parts.fine())
     theta, value, lower, proved = least_on_circle(f, minima[0], float(values[0]), tolerance, budget)
     offset = f.parts.offset  # the constant that the circle's functions lack

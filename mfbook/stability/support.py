@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from mfbook._types import Seed
+from mfbook._validate import Seed
 from mfbook.functional import Functional
 from mfbook.measure import Measure, check_measure
 from mfbook.optimise import frank_wolfe_gap
