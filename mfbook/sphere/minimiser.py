@@ -119,7 +119,7 @@ def minimise_on_circle(
         found = min(here, key=itemgetter(0, 1))
         stalled = 0 if found.found < best.found / 2 else stalled + 1
         best = min(best, found, key=itemgetter(0, 1))
-        grid = _finer(parts, found, reach) if rounds > 1 else _quartered(parts, here[-1], points)
+        grid = _finer(parts, found, reach)
         reach /= 4
         if rounds == maxiter:
             reason = f"maxiter = {maxiter} rounds"
@@ -225,15 +225,6 @@ def _density(parts, goal):
     waves = np.exp(1j * np.outer(theta, np.arange(1, degree + 1)))
     rho = 1 + (waves @ series[1 : degree + 1]).real
     return None if least < 0 or rho.min() <= 0 else (theta, rho / rho.sum())
-
-
-def _quartered(parts, trial, points):
-    """Kinks, and a grid of four times as many points, only near atoms and the minima they leave."""
-    heavy = trial.theta[trial.w > LIGHT * trial.w.max()]
-    step = 2 * np.pi / points
-    cell = (np.concatenate([heavy, trial.minima]) / step).astype(int)[:, None] + [-1, 0, 1]
-    fine = np.unique(cell % points)[:, None] + np.arange(4) / 4
-    return np.unique(np.concatenate([step * fine.ravel(), np.mod(parts.kinks, 2 * np.pi)]))
 
 
 def _finer(parts, trial, reach):
