@@ -1,7 +1,5 @@
 """Progress bars: after two seconds where somebody looks, at once on demand, else none."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -64,8 +64,7 @@ def optimal_plan(mu: Measure, nu: Measure, p: float = 2) -> Plan:
     .. math:: W_p^p(\mu,\nu)=\min_{\pi}\;\int|x-y|^p\,d\pi(x,y)
         \quad\text{over }\pi\text{ with marginals }\mu,\nu
 
-    - ``mu, nu``: With real atoms in the same space.
-    - ``p``: 1 or 2.
+    p is 1 or 2, and both measures have real atoms in the same space.
 
     On the line the quantiles are coupled (Villani, *Topics in Optimal Transportation*, 2003,
     Theorem 2.18). Equal numbers of equal weights go to ``scipy.optimize.linear_sum_assignment``,
@@ -111,9 +110,7 @@ def displacement(mu: Measure, nu: Measure, s: float, plan: Plan | None = None) -
     :math:`W_2(\mu,\mu_s)=s\,W_2(\mu,\nu)`; unlike :func:`mfbook.measure.mixture`, where mass
     vanishes here and appears there.
 
-    - ``mu, nu``: The ends, with real atoms in the same space.
-    - ``s``: In [0, 1].
-    - ``plan``: The optimal plan for p=2, to use it for many s. Default: computed.
+    - ``plan``: The optimal plan for p=2, to use it for many s in [0, 1]. Default: computed.
 
     McCann (1997); Villani, *Topics in Optimal Transportation* (2003), Section 5.1.
     """

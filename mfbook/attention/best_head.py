@@ -10,8 +10,6 @@ attained at the leading singular pair of C. What remains is a search over (W_Q, 
 ever *finds* something, and a bound on :math:`\sigma_1(C)` that holds for all of them.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from mfbook import _validate as validate

@@ -35,8 +35,6 @@ Rounding is not tracked by interval arithmetic: an allowance of ``SLACK`` units 
 terms is subtracted from every bound.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np

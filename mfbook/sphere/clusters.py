@@ -76,14 +76,12 @@ def clusters(
 
     With single linkage two particles within the threshold are in the same cluster, and chains
     count: a ring without gaps is one cluster, whatever its size; ``spread`` tells it from a tight
-    one. On the circle angles are sorted and cut at gaps; in higher dimension a tree finds the
-    neighbours. With arcs the circle is covered from its largest gap on: each cluster takes all
-    particles within the threshold of its first, so that a ring counts as many.
+    one. With arcs the circle is covered from its largest gap on: each cluster takes all particles
+    within the threshold of its first, so that a ring counts as many.
 
     - ``mu`` (n, d): Unit vectors; an array counts with equal weights. Particles without weight are
       clustered too, but move no centre unless the whole cluster has none.
-    - ``beta``: Inverse temperature, which sets the threshold :math:`1/(2\sqrt\beta)`, for d > 2
-      :math:`\min\{1/(2\sqrt\beta),\pi/(2d)\}`.
+    - ``beta``: Inverse temperature, which sets the threshold: :func:`default_threshold`.
     - ``threshold``: Geodesic distance in radians, at least 0; instead of ``beta``.
     - ``linkage``: ``"single"``, or ``"arcs"`` on the circle.
 

@@ -12,8 +12,6 @@ place, a matrix product; for the particles themselves every pair is visited once
 below rounding after :math:`K\approx9\sqrt\beta` terms, so both sums cost O(NK).
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import combinations_with_replacement
 

@@ -10,8 +10,6 @@ Geshkovski and Ruiz-Balet (arXiv 2601.21366). All numbers of results here are th
 functions make the theorem explicit for every :math:`\beta`.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -28,12 +26,10 @@ def kernel(u: ArrayLike, beta: float) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
     .. math:: h=e^{\beta(\cos u-1)},\quad h'=-\beta\sin u\,h,\quad
               h''=\beta(\beta\sin^2u-\cos u)\,h
-
-    The exponent is computed as :math:`-2\beta\sin^2(u/2)`, which does not cancel at small angles.
     """
     beta, u = validate.scale(beta, "beta"), validate.array(u, "u", (...,))
     sine = np.sin(u)
-    h = np.exp(-2 * beta * np.sin(u / 2) ** 2)
+    h = np.exp(-2 * beta * np.sin(u / 2) ** 2)  # which does not cancel at small angles
     # the factor beta next to h, which vanishes first: no product overflows
     return h, -beta * sine * h, beta * h * (beta * sine**2 - np.cos(u))
 

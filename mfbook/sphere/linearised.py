@@ -11,8 +11,6 @@ with :math:`z=By` and :math:`G` the ambient gradient. On the circle with B = I t
 rank twice the number of Fourier terms, so that an implicit step costs O(N K^2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

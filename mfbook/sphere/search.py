@@ -1,7 +1,5 @@
 """The least value of the first variation on the sphere, found and bounded from below."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 
@@ -12,15 +10,9 @@ from mfbook._blocks import blocks
 from mfbook.functional import Minimum
 from mfbook.optimise.descent import descend
 from mfbook.space import Sphere
+from mfbook.sphere import on_circle
 from mfbook.sphere.caps import BLOCK, SLACK, Bends, branch_and_bound, cap_bounds
 from mfbook.sphere.linearised import squares
-from mfbook.sphere.on_circle import (
-    CircleLandscape,
-    CircleVariation,
-    least_on_circle,
-    local_minima,
-    unit_vectors,
-)
 
 #: Dimension above which cells have too many corners; the crude bound is left.
 MOST_DIMENSIONS = 8
@@ -34,20 +26,11 @@ def least(
     rng, starts = validate.generator(rng), validate.count(starts, "starts")
     tolerance = validate.positive(tolerance, "tolerance")
     budget = validate.count(budget, "budget")
-    if y.shape[1] > 2:
-        return _least_on_sphere(SphereVariation(F, y, w), rng, starts, tolerance, budget)
-    f = CircleLandscape(CircleVariation(F), y, w)
-    minima, values = local_minima(f, f.parts.fine())
-    theta, value, lower, proved = least_on_circle(f, minima[0], float(values[0]), tolerance, budget)
-    offset = f.parts.offset  # the constant that the circle's functions lack
-    lower += offset - SLACK * offset
-    return Minimum(unit_vectors(theta), value + offset, lower, proved, f.evaluations)
-
-
-def _least_on_sphere(f, rng, starts, tolerance, budget):
-    """Descents from several points for the value, branch and bound for the proof."""
-    y, d = f.y, f.y.shape[1]
-    seeds: Any = [y[rng.choice(len(y), size=starts, p=f.w)], Sphere().sample(rng, starts, d)]
+    if y.shape[1] == 2:
+        return on_circle.least(F, y, w, tolerance, budget)
+    # descents from several points for the value, branch and bound for the proof
+    f, d = SphereVariation(F, y, w), y.shape[1]
+    seeds: Any = [y[rng.choice(len(y), size=starts, p=w)], Sphere().sample(rng, starts, d)]
     seeds = np.concatenate([*seeds, f.units.a, -f.units.a])
     order = np.argsort(f(seeds)[0], kind="stable")[:starts]
     value, point, success = min((f.descend(seeds[i]) for i in order), key=lambda run: run[0])

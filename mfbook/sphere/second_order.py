@@ -7,8 +7,6 @@ measure is a *second-order point of descent* (SOPD) if no eigenvalue is negative
 are positive.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -12,7 +12,7 @@ constant from above: what is found here refutes, it does not prove.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -40,12 +40,11 @@ DESCENT = {"ftol": 1e-15, "gtol": 1e-9, "maxls": 50, "maxcor": 30}
 class Monotonicity:
     """Least quotient of (45) found near a measure: no larger constant satisfies (45) there.
 
-    It is attained at ``worst``, whose atom i belongs to atom ``parent[i]`` of the measure.
+    It is attained at ``worst``, where equally many particles follow each atom of the measure.
     """
 
     constant: float
     worst: Measure
-    parent: np.ndarray = field(repr=False)
 
 
 def strong_monotonicity(
@@ -140,7 +139,7 @@ def strong_monotonicity(
         # closer to the measure a quotient is mostly rounding
         if run.value < least and extent(delta, w) >= radius * NEAREST:
             least, worst = run.value, [delta, w]
-    return Monotonicity(least, Measure(still + worst[0], worst[1]), parent)
+    return Monotonicity(least, Measure(still + worst[0], worst[1]))
 
 
 def _lowest(F, mu, parts):
