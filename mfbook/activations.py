@@ -17,9 +17,6 @@ from mfbook import _validate as validate
 
 __all__ = ["GELU", "LINEAR", "RELU", "TANH", "Activation", "activation", "leaky_relu"]
 
-#: Where the derivative of GeLU is largest: its second derivative (2 - s^2) n(s) vanishes.
-GELU_STEEPEST = np.sqrt(2.0)
-
 
 @dataclass(frozen=True)
 class Activation:
@@ -105,7 +102,7 @@ GELU = Activation(
     lambda s: s * _below(s),
     lambda s: s * s * _below(s) + s * _normal(s) - scipy.special.erf(s / np.sqrt(2)) / 2,
     lambda s: _below(s) + s * _normal(s),
-    (-GELU_STEEPEST, GELU_STEEPEST),
+    (-np.sqrt(2.0), np.sqrt(2.0)),  # where the second derivative (2 - s^2) n(s) vanishes
     curvature=2 / np.sqrt(2 * np.pi),  # (2 - s^2) n(s) at zero
 )
 TANH = Activation(

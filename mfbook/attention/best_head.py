@@ -34,7 +34,9 @@ def best_head(
     radius, size = space.radius, sum(shape.blocks[:2])
 
     # candidates: random scores of every size, uniform attention, and the heads already there
-    candidates = rng.uniform(size=(pool, 1)) ** 0.5 * _boundary(rng, shape, radius, pool)
+    sizes, draws = rng.uniform(size=(pool, 1)) ** 0.5, rng.normal(size=(pool, 2, shape.blocks[0]))
+    draws = radius * draws / np.linalg.norm(draws, axis=2, keepdims=True)
+    candidates = sizes * draws.reshape(pool, -1)
     heaviest = np.argsort(-local.mu.weights, kind="stable")[:pool]
     own = space.project(local.mu.atoms[heaviest].real)[:, :size]
     candidates = np.concatenate([np.zeros((1, size)), own, candidates])
@@ -74,12 +76,6 @@ def _least(local, scores, ridge, radius):
     heads = np.concatenate([scores, W_V.reshape(n, -1), W_O.reshape(n, -1)], axis=1)
     least = -(radius**2) * np.maximum(sigma[:, 0] - ridge, 0) + ridge / 2 * (scores**2).sum(1)
     return least, heads
-
-
-def _boundary(rng, shape, radius, n):
-    """Random (W_Q, W_K) with both matrices of norm r, shape (n, 2dk)."""
-    draws = rng.normal(size=(n, 2, shape.blocks[0]))
-    return (radius * draws / np.linalg.norm(draws, axis=2, keepdims=True)).reshape(n, -1)
 
 
 def correlation_bound(X, Z, radius: float, k: int) -> float:

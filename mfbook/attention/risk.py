@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
 from mfbook.attention.best_head import best_head
-from mfbook.attention.features import attention_weights
+from mfbook.attention.features import attention_weights, loss, softmax
 from mfbook.attention.kernel import forward, pull_back
-from mfbook.attention.loss import loss, softmax
 from mfbook.attention.shape import HeadShape
 from mfbook.functional import Functional, Minimum
 from mfbook.measure import Measure, check_measure

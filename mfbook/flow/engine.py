@@ -126,11 +126,9 @@ def sgd(
 ) -> Trajectory:
     r"""Stochastic gradient descent (19): every step sees fresh samples, shared by all atoms.
 
-    .. math:: \begin{aligned}
-              \theta_i^{n+1}&=\theta_i^n-2\varepsilon\,\xi(n\varepsilon)\,g_i^n,\\
-              g_i^n&=\nabla\frac{\delta F_n}{\delta\mu}(\theta_i^n;\mu^n),\qquad
+    .. math:: \theta_i^{n+1}=\theta_i^n-2\varepsilon\,\xi(n\varepsilon)\,g_i^n,\qquad
+              g_i^n=\nabla\frac{\delta F_n}{\delta\mu}(\theta_i^n;\mu^n),\qquad
               F_n=\texttt{F.sample(rng, batch)}
-              \end{aligned}
 
     For an attention risk a sample is ``batch`` sequences drawn with replacement, with their labels
     drawn from the soft labels; then :math:`\mathbb E[g_i^n\mid\text{past}]=G(\theta_i^n;\mu^n)`.

@@ -57,15 +57,9 @@ class SphereEnergy(Functional):
     >>> bool(np.isclose(F(mu), (1 + np.exp(-4)) / 8)), F.velocity(mu.atoms, mu).tolist()
     (True, [[0.0, 0.0], [0.0, 0.0]])
 
-    With a perceptron:
-
-    >>> F = SphereEnergy(1.0, [[1.0, 0.0]], [2.0])
-    >>> x = np.array([[0.6, 0.8]])
-    >>> F.dim, F.shift, F.potential(x), F.perceptron(x)
-    (2, 1.0, array([0.72]), array([[1.2, 0. ]]))
-    >>> descent = F.field()
-    >>> bool((descent(mu.atoms, mu) == -F.velocity(mu.atoms, mu)).all())
-    True
+    >>> F = SphereEnergy(1.0, [[1.0, 0.0]], [2.0])  # with a perceptron
+    >>> F.potential(np.array([[0.6, 0.8]])), F.perceptron(np.array([[0.6, 0.8]]))
+    (array([0.72]), array([[1.2, 0. ]]))
     """
 
     beta: float
