@@ -57,8 +57,6 @@ class Anchor(Functional):
 class Ridge(Functional):
     r"""Ridge :math:`F(\mu)=\frac\lambda2\int\|\theta\|^2d\mu(\theta)`: weight decay in practice.
 
-    - ``lam``: Strength :math:`\lambda>0`.
-
     >>> float(Ridge(0.5)(Measure([[2.0, 0.0], [0.0, 4.0]])))
     2.5
     """

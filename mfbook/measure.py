@@ -45,12 +45,8 @@ class Measure:
 
     def __post_init__(self):
         atoms = validate.array(self.atoms, "atoms", ("n", "D"), allow_complex=True)
-        n, weights = len(atoms), self.weights
-        weights = (
-            np.full(n, 1 / n)
-            if weights is None
-            else validate.probabilities(weights, "weights", (n,))
-        )
+        n, w = len(atoms), self.weights
+        weights = np.full(n, 1 / n) if w is None else validate.probabilities(w, "weights", (n,))
         object.__setattr__(self, "atoms", validate.frozen(atoms))
         object.__setattr__(self, "weights", validate.frozen(weights))
 

@@ -99,7 +99,6 @@ def correlation_bound(X, Z, radius: float, k: int) -> float:
     :math:`\tanh(g_t/2)\operatorname{diam}_t` of the causal mean.
 
     - ``X, Z`` (S, T, d): Tokens, and residuals seen from the tokens, :math:`Z_t=W_Ur_t`.
-    - ``k``: Query/key dimension.
     """
     S, T, d = X.shape
     size, length = np.linalg.norm(X, axis=2), np.linalg.norm(Z, axis=2)

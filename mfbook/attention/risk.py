@@ -37,8 +37,7 @@ class AttentionRisk(Functional):
     - ``X`` (S, T, d): Tokens.
     - ``Y`` (S, T, V): Labels: one-hot, or a probability vector for each position (the label
       integrated out).
-    - ``W_U`` (d, V): Fixed projection to the vocabulary.
-    - ``shape``: Sizes of one head.
+    - ``W_U`` (d, V), ``shape``: Fixed projection to the vocabulary; sizes of one head.
     - ``space``: Where heads live: all of R^D (default) or ``shape.ball(radius)``.
 
     The attention weights are kept for the gradient while they fit in 32 MB, else recomputed; beyond

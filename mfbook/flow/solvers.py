@@ -1,7 +1,5 @@
 """How a flow is computed: small objects that carry the options of one method each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -43,7 +43,6 @@ from mfbook.sphere.forces import SHARPEST
 
 #: Units of rounding, relative to the size of all terms, subtracted from every lower bound.
 SLACK = 8 * float(np.finfo(float).eps)
-
 #: Kernel evaluations held in memory at a time.
 BLOCK = 1 << 18
 

@@ -61,11 +61,6 @@ def funk_hecke(beta: float, d: int, k: ArrayLike) -> np.ndarray:
     return np.exp(log + special.gammaln(d / 2) - (d / 2 - 1) * math.log(beta / 2))
 
 
-def _angle(versine: float) -> float:
-    """Angle in [0, pi] whose cosine is 1 - versine."""
-    return 2 * math.asin(math.sqrt(min(versine / 2, 1.0)))
-
-
 def anticoncentration(beta: float, gamma: float = 0.5) -> tuple[float, float]:
     r"""Constants a and b of Theorem 3.5, exact for every :math:`\beta`.
 
@@ -95,7 +90,7 @@ def anticoncentration(beta: float, gamma: float = 0.5) -> tuple[float, float]:
         # beta (1 - c_+), rationalised
         drop = (6 * beta + 2) / (2 * beta + 3 + math.hypot(math.sqrt(5), 2 * beta))
         b = math.exp(-drop) * (2 + (1 - 2 * drop) / beta)
-        if reach >= _angle(drop / beta):
+        if reach >= 2 * math.asin(math.sqrt(min(drop / beta / 2, 1.0))):  # the angle of c_+
             return -b, b
     else:
         b = math.exp(-2 * beta)

@@ -24,15 +24,12 @@ LARGEST = 5000
 
 
 def frames(x: np.ndarray) -> np.ndarray:
-    """Orthonormal bases (n, d, d-1) of the tangent spaces at unit vectors x (n, d).
-
-    On the circle the basis is the direction of increasing angle. In higher dimension it is the
-    image of the standard basis under the reflection that maps the first axis to x.
-    """
+    """Orthonormal bases (n, d, d-1) of the tangent spaces at unit vectors x (n, d)."""
     d = x.shape[1]
     if d == 2:
         return turned(x)[:, :, None]
-    # Householder: I - 2 v v^T with v along x - s e_1, s = -sign(x_1) for stability
+    # the other axes after the reflection I - 2 v v^T, v along x - s e_1, which maps s e_1 to x;
+    # s = -sign(x_1) for stability
     v = x.copy()
     v[:, 0] += np.where(x[:, 0] > 0, 1.0, -1.0)
     v /= np.linalg.norm(v, axis=1, keepdims=True)

@@ -20,16 +20,13 @@ from mfbook.stability.atomic import check
 
 __all__ = ["Polished", "SecondOrder", "newton", "second_order"]
 
-SPHERE = Sphere()
-
 
 @dataclass(frozen=True, eq=False)
 class SecondOrder:
     r"""First and second derivatives of the energy at a measure with m atoms.
 
     - ``gradient``: Largest :math:`\|u(x_i;\mu)\|`: 0 where the measure is stationary.
-    - ``least``: Least eigenvalue.
-    - ``eigenvalues`` (m (d-1),): Of the Hessian in :math:`L^2(\mu)`, increasing.
+    - ``eigenvalues`` (m (d-1),), ``least``: Of the Hessian in :math:`L^2(\mu)`, increasing.
     """
 
     gradient: float
@@ -70,17 +67,15 @@ def _hessian(F, x, w):
 def _derivative(F, mu):
     """Energy, field u at the atoms, and its largest norm."""
     local = F.at(mu)
-    u = SPHERE.tangent(mu.atoms, local.gradient(mu.atoms))
+    u = Sphere().tangent(mu.atoms, local.gradient(mu.atoms))
     return float(local.value), u, float(np.linalg.norm(u, axis=1).max())
 
 
 @dataclass(frozen=True, eq=False)
 class Polished:
-    """The outcome of Newton's method on the positions of the atoms.
+    """The outcome of Newton's method on the positions of the atoms, as in :class:`SecondOrder`.
 
-    - ``gradient``: Largest velocity of an atom.
-    - ``least``: Least eigenvalue of the Hessian in L^2.
-    - ``converged``: Whether the gradient and the descending curvature fell below the tolerance.
+    ``converged``: whether ``gradient`` and the negative part of ``least`` are within the tolerance.
     """
 
     measure: Measure
@@ -125,7 +120,7 @@ def newton(
         eta *= min(1.0, 0.5 / max(np.linalg.norm(eta, axis=1).max(), 1e-300))
         noise = 1e-13 * max(1.0, abs(energy))
         for _ in range(40):
-            moved = Measure(SPHERE.retract(x, eta), w)
+            moved = Measure(Sphere().retract(x, eta), w)
             value, velocity, fastest = _derivative(F, moved)
             # the energy falls, or the velocities do where energies are rounded
             if value < energy - noise or (value <= energy + noise and fastest < speed):

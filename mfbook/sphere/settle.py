@@ -6,8 +6,6 @@ need not. The rule is a statement about the run, not about a limit: what has sto
 much later (metastability).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from types import SimpleNamespace

@@ -10,8 +10,6 @@ where :math:`\bar\eta_l` is the mean displacement of the particles of atom l. So
 block matrix :math:`(H_j\delta_{jl}+w_lK_{jl})` and deviations from them with :math:`H_j` alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

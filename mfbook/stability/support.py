@@ -4,8 +4,6 @@ Stationary means :math:`\nabla\delta F(\theta;\mu)=0` on the support (Theorem 6.
 that no alternative head has a smaller first variation (Theorem 4.3, equation (60)).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
