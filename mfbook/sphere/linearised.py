@@ -12,6 +12,7 @@ rank twice the number of Fourier terms, so that an implicit step costs O(N K^2).
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy
@@ -77,7 +78,7 @@ def squares(z):
 class Linearised:
     """Jacobian J of the flow with velocity ``scale`` times u at the atoms x, for implicit steps."""
 
-    def __init__(self, F, x: np.ndarray, w: np.ndarray, scale: float) -> None:
+    def __init__(self, F: Any, x: np.ndarray, w: np.ndarray, scale: float) -> None:
         (n, d), self._frames = x.shape, frames(x)
         circle = d == 2 and F.B is None and F.beta <= SHARPEST
         if circle and 4 * (len(forces.fourier(F.beta)) - 1) < n:
