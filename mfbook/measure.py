@@ -134,7 +134,9 @@ def mixture(mu: Measure, nu: Measure, s: float) -> Measure:
 
 def connected(pairs, n: int):
     """Number and labels of the components of the graph of n points with these edges (2, E)."""
-    graph = scipy.sparse.csr_array((np.ones(pairs.shape[1]), pairs), shape=(n, n))
+    if pairs.size == 0:
+        return n, np.arange(n)
+    graph = scipy.sparse.csr_array((np.ones(pairs.shape[1], np.int8), pairs), shape=(n, n))
     return scipy.sparse.csgraph.connected_components(graph, directed=False)
 
 
