@@ -1,12 +1,7 @@
 """Progress bars: after two seconds where somebody looks, at once on demand, else none."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
-
-#: Seconds after which a computation that nobody asked about says how far it is.
-PATIENCE = 2.0
 
 
 def bar(progress: bool | None, **options: Any):
@@ -18,7 +13,7 @@ def bar(progress: bool | None, **options: Any):
     from tqdm.auto import tqdm  # here: a twentieth of a second, and only computations need it
 
     if progress is None:
-        options |= {"delay": PATIENCE, "leave": False, "disable": not _watched()}
+        options |= {"delay": 2.0, "leave": False, "disable": not _watched()}
     else:
         options["disable"] = not progress
     return tqdm(**options)

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+#: A source of randomness: a generator, or the seed of one.
+Seed = np.random.Generator | int
 #: How far weights may be from summing to one (accumulated rounding, not carelessness).
 SUM_TOLERANCE = 1e-9
 #: Entries beyond this have products of four that are not finite numbers.
@@ -144,11 +146,6 @@ def count(value, name: str, least: int = 1, most: int = 2**63 - 1) -> int:
     if n > most:
         raise ValueError(f"{name}: expected an integer <= {most}, got {n}")
     return n
-
-
-def index(value, name: str, size: int) -> int:
-    """An integer from -size to size - 1."""
-    return count(value, name, -size, size - 1)
 
 
 def _expect(holds: bool, value, name: str, expected: str):

@@ -11,19 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import erf, erfc, spence
+import scipy
 
 from mfbook import _validate as validate
 
-__all__ = [
-    "GELU", "LEAKY_RELU", "LINEAR", "RELU", "SILU", "TANH", "Activation", "activation",
-    "leaky_relu",
-]  # fmt: skip
-
-#: Where the derivative of GeLU is largest: its second derivative (2 - s^2) n(s) vanishes.
-GELU_STEEPEST = np.sqrt(2.0)
-#: And of SiLU: s tanh(s/2) = 2.
-SILU_STEEPEST = 2.3993572805154675
+__all__ = ["GELU", "LINEAR", "RELU", "TANH", "Activation", "activation", "leaky_relu"]
 
 
 @dataclass(frozen=True)
@@ -48,10 +40,7 @@ class Activation:
     curvature: float = np.inf
 
     def lipschitz(self, radius: float = 1.0) -> float:
-        r"""Lipschitz constant of :math:`\sigma` on :math:`[-r,r]`; 1 is enough without biases.
-
-        - ``radius``: Bound on the scores.
-        """
+        r"""Lipschitz constant of :math:`\sigma` on :math:`[-r,r]`; without biases r is 1."""
         r = validate.positive(radius, "radius", largest=validate.LARGEST)
         points = [-r, r, *(s for s in self.steepest if -r < s < r)]
         return float(np.abs(self.slope(np.array(points))).max())
@@ -66,10 +55,7 @@ def _on(s):
 
 
 def leaky_relu(slope: float = 0.01) -> Activation:
-    r"""Leaky ReLU: :math:`\sigma(s)=s` for s > 0 and :math:`\alpha s` otherwise.
-
-    - ``slope``: :math:`\alpha`, in [0, 1]; 0 is ReLU.
-    """
+    r"""Leaky ReLU: s for s > 0, else :math:`\alpha s` with a slope in [0, 1]; 0 is ReLU."""
     alpha = validate.positive(slope, "slope", allow_zero=True, largest=1)
     return Activation(
         "relu" if alpha == 0 else "leaky_relu" if alpha == 0.01 else f"leaky_relu({alpha:g})",
@@ -88,7 +74,7 @@ def _normal(s):
 
 def _below(s):
     """Distribution function of the standard normal law, accurate in the left tail."""
-    return erfc(-s / np.sqrt(2)) / 2
+    return scipy.special.erfc(-s / np.sqrt(2)) / 2
 
 
 def _size(s):
@@ -109,31 +95,14 @@ def _sech_squared(s):
     return 4 * t / (1 + t) ** 2
 
 
-def _logistic(s):
-    """1 / (1 + e^-s), without overflow."""
-    e = np.exp(-_size(s))
-    return np.where(np.real(s) < 0, e, 1) / (1 + e)
-
-
-def _silu_integral(s):
-    """int_0^s t / (1 + e^-t) dt, with the dilogarithm; near zero its Taylor polynomial."""
-    r = _size(s)
-    e = np.exp(-r)
-    rest = r * np.log1p(e) - spence(1 + e) - np.pi**2 / 12
-    far = np.where(np.real(s) < 0, -rest, s * s / 2 + rest)
-    near = s * s * (1 / 4 + s / 12 - s**3 / 240 + s**5 / 3360 - 17 * s**7 / 725760)
-    return np.where(np.abs(np.real(s)) < 0.05, near, far)
-
-
 RELU = leaky_relu(0.0)
-LEAKY_RELU = leaky_relu(0.01)
 #: 2 int_0^s t N(t) dt = s^2 N(s) + s n(s) - N(s) + 1/2, and N(s) - 1/2 is half an error function.
 GELU = Activation(
     "gelu",
     lambda s: s * _below(s),
-    lambda s: s * s * _below(s) + s * _normal(s) - erf(s / np.sqrt(2)) / 2,
+    lambda s: s * s * _below(s) + s * _normal(s) - scipy.special.erf(s / np.sqrt(2)) / 2,
     lambda s: _below(s) + s * _normal(s),
-    (-GELU_STEEPEST, GELU_STEEPEST),
+    (-np.sqrt(2.0), np.sqrt(2.0)),  # where the second derivative (2 - s^2) n(s) vanishes
     curvature=2 / np.sqrt(2 * np.pi),  # (2 - s^2) n(s) at zero
 )
 TANH = Activation(
@@ -144,25 +113,14 @@ TANH = Activation(
     (0.0,),
     curvature=4 / (3 * np.sqrt(3)),  # -2 tanh sech^2 where tanh^2 = 1/3
 )
-SILU = Activation(
-    "silu",
-    lambda s: s * _logistic(s),
-    lambda s: 2 * _silu_integral(s),
-    lambda s: _logistic(s) * (1 + s * _logistic(-s)),
-    (-SILU_STEEPEST, SILU_STEEPEST),
-    curvature=0.5,  # (2 - s tanh(s/2)) / (4 cosh^2(s/2)) at zero
-)
 LINEAR = Activation("linear", lambda s: 1 * s, lambda s: s * s, lambda s: 1 + 0 * s, curvature=0.0)
 
 #: All that have a name; tests run over them.
-NAMED = {f.name: f for f in (RELU, LEAKY_RELU, GELU, SILU, TANH, LINEAR)}
+NAMED = {f.name: f for f in (RELU, leaky_relu(), GELU, TANH, LINEAR)}
 
 
 def activation(choice: str | Activation) -> Activation:
-    """Return an activation, from itself or its name.
-
-    - ``choice``: A name, in any case ("GELU", "GeLU"), or what is returned.
-    """
+    """Return an activation, from itself or its name, in any case ("GELU", "GeLU")."""
     if isinstance(choice, Activation):
         return choice
     if not isinstance(choice, str):

@@ -26,8 +26,6 @@ class Anchor(Functional):
     - ``lam``: Strength :math:`\lambda>0`.
     - ``a`` (D,): The anchor.
 
-    Examples
-    --------
     >>> F = Anchor(2.0, [1.0, 0.0])
     >>> mu = Measure([[3.0, 0.0], [1.0, 1.0]])
     >>> float(F(mu)), F.first_variation(mu.atoms, mu)
@@ -59,10 +57,6 @@ class Anchor(Functional):
 class Ridge(Functional):
     r"""Ridge :math:`F(\mu)=\frac\lambda2\int\|\theta\|^2d\mu(\theta)`: weight decay in practice.
 
-    - ``lam``: Strength :math:`\lambda>0`.
-
-    Examples
-    --------
     >>> float(Ridge(0.5)(Measure([[2.0, 0.0], [0.0, 4.0]])))
     2.5
     """

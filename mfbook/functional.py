@@ -20,7 +20,6 @@ from typing import Protocol
 import numpy as np
 
 from mfbook import _validate as validate
-from mfbook._types import Seed
 from mfbook.measure import Measure, check_measure, mixture
 from mfbook.space import Euclidean, Space
 
@@ -35,9 +34,6 @@ class Local(Protocol):
     - ``minimise(rng, ridge=0.0, space=None, **options)``: the :class:`Minimum` of the first
       variation plus ``ridge/2`` times the squared norm over ``space``, with a rigorous lower bound
       (certificates); ``NotImplemented`` where none is known.
-    - ``linearised(scale)``: an object whose ``solve(c, b)`` solves :math:`(I-cJ)k=b` for tangent b,
-      where J is ``scale`` times the Jacobian of the tangential gradients at all atoms in all atoms
-      (stiff integrators); or ``NotImplemented``.
     - ``ridge``: a number, if the first variation is ``ridge/2`` times the squared norm (searches
       absorb it).
     """
@@ -73,8 +69,6 @@ class Minimum:
 class Functional:
     """Calls, sums, multiples and a change of space for what defines ``at`` and maybe ``sample``.
 
-    Examples
-    --------
     >>> from mfbook import Measure, Ridge
     >>> F, mu = Ridge(2.0), Measure([[1.0], [3.0]])
     >>> float(F(mu)), F.first_variation(mu.atoms, mu), F.gradient(mu.atoms, mu).ravel()
@@ -92,7 +86,7 @@ class Functional:
         """Everything that needs ``mu`` only once."""
         raise NotImplementedError(f"{type(self).__name__} does not define at(mu)")
 
-    def sample(self, rng: Seed, n: int) -> Functional:
+    def sample(self, rng: validate.Seed, n: int) -> Functional:
         """Return an unbiased random copy made from n fresh samples; without data: itself."""
         return self
 
@@ -186,7 +180,7 @@ class Combination(Functional):
 
         return evaluate
 
-    def sample(self, rng: Seed, n: int) -> Combination:
+    def sample(self, rng: validate.Seed, n: int) -> Combination:
         """Every term sampled from the same generator, one after the other."""
         rng = validate.generator(rng)
         return Combination(tuple((a, F.sample(rng, n)) for a, F in self.terms), self.space)
@@ -206,12 +200,6 @@ class _CombinationLocal:
 
     def gradient(self, x):
         return sum(a * local.gradient(x) for a, local in self.terms)
-
-    def linearised(self, scale: float):
-        """That of one term that offers it."""
-        (a, local), *others = self.terms
-        known = not others and hasattr(local, "linearised")
-        return local.linearised(a * scale) if known else NotImplemented
 
     def minimise(self, rng, ridge: float = 0.0, **options) -> Minimum:
         """That of the one term that offers it, if its coefficient is positive, plus ridges."""
@@ -243,7 +231,7 @@ class FunctionalCheck:
 
 
 def check_functional(
-    F: Functional, mu: Measure, rng: Seed, *, step: float = 1e-5, tolerance: float = 1e-6
+    F: Functional, mu: Measure, rng: validate.Seed, *, step: float = 1e-5, tolerance: float = 1e-6
 ) -> FunctionalCheck:
     r"""Test that a functional, its first variation and its gradient belong together.
 
@@ -252,8 +240,6 @@ def check_functional(
     x and of F in the atoms, where :math:`\partial F/\partial\theta_i=w_i\nabla\delta F(\theta_i)`;
     complex steps are wrong where a program uses ``abs``, ``norm`` or ``conj``. Errors are relative.
 
-    Examples
-    --------
     >>> from mfbook import Measure, Ridge
     >>> check_functional(Ridge(0.5), Measure([[1.0, 2.0], [0.0, 1.0]]), rng=0).ok
     True

@@ -16,7 +16,6 @@ import scipy
 from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
-from mfbook._types import Seed
 
 __all__ = ["Measure", "mixture"]
 
@@ -30,8 +29,6 @@ class Measure:
 
     Both are copied once and read-only.
 
-    Examples
-    --------
     >>> mu = Measure([[0.0, 0.0], [1.0, 2.0]], [0.25, 0.75])
     >>> mu.size, mu.dim, mu.integrate(mu.atoms)
     (2, 2, array([0.75, 1.5 ]))
@@ -48,12 +45,8 @@ class Measure:
 
     def __post_init__(self):
         atoms = validate.array(self.atoms, "atoms", ("n", "D"), allow_complex=True)
-        n, weights = len(atoms), self.weights
-        weights = (
-            np.full(n, 1 / n)
-            if weights is None
-            else validate.probabilities(weights, "weights", (n,))
-        )
+        n, w = len(atoms), self.weights
+        weights = np.full(n, 1 / n) if w is None else validate.probabilities(w, "weights", (n,))
         object.__setattr__(self, "atoms", validate.frozen(atoms))
         object.__setattr__(self, "weights", validate.frozen(weights))
 
@@ -87,11 +80,9 @@ class Measure:
         moved = validate.array(g(self.atoms), "g(atoms)", (self.size, "E"), allow_complex=True)
         return Measure(moved, self.weights)
 
-    def draw(self, M: int, rng: Seed) -> Measure:
+    def draw(self, M: int, rng: validate.Seed) -> Measure:
         r"""Empirical measure :math:`\hat\mu_M` of M atoms drawn from :math:`\mu` independently.
 
-        Examples
-        --------
         >>> Measure([[0.0], [1.0]], [0.0, 1.0]).draw(3, rng=0).atoms.ravel()
         array([1., 1., 1.])
         """
@@ -105,8 +96,6 @@ class Measure:
         them. Atoms without weight are dropped. With ``tolerance=0`` the measure is unchanged;
         only its description becomes shorter.
 
-        Examples
-        --------
         >>> mu = Measure([[0.0], [1.0], [0.0]]).merge()
         >>> mu.atoms.ravel(), mu.weights
         (array([0., 1.]), array([0.66666667, 0.33333333]))
@@ -123,8 +112,7 @@ class Measure:
             label, n = rank[inverse.ravel()], len(first)
             return Measure(atoms[np.sort(first)], np.bincount(label, weights, n))
         pairs = scipy.spatial.cKDTree(atoms).query_pairs(tolerance, output_type="ndarray")
-        graph = scipy.sparse.csr_array((np.ones(len(pairs)), pairs.T), shape=(len(atoms),) * 2)
-        n, label = scipy.sparse.csgraph.connected_components(graph, directed=False)
+        n, label = connected(pairs.T, len(atoms))
         mass = np.bincount(label, weights, n)
         centre = np.zeros((n, self.dim))
         # shares of the mass of an atom: products of tiny weights and positions would vanish
@@ -142,6 +130,14 @@ def mixture(mu: Measure, nu: Measure, s: float) -> Measure:
     s = validate.positive(s, "s", allow_zero=True, largest=1)
     weights = np.concatenate([(1 - s) * mu.weights, s * nu.weights])
     return Measure(np.concatenate([mu.atoms, nu.atoms]), weights)
+
+
+def connected(pairs, n: int):
+    """Number and labels of the components of the graph of n points with these edges (2, E)."""
+    if pairs.size == 0:
+        return n, np.arange(n)
+    graph = scipy.sparse.csr_array((np.ones(pairs.shape[1], np.int8), pairs), shape=(n, n))
+    return scipy.sparse.csgraph.connected_components(graph, directed=False)
 
 
 def check_measure(value, name: str = "mu", *, real: bool = True, largest: float = math.inf):

@@ -15,7 +15,6 @@ from typing import Protocol
 import numpy as np
 
 from mfbook import _validate as validate
-from mfbook._types import Seed
 
 __all__ = ["Ball", "Euclidean", "Space", "Sphere"]
 
@@ -73,11 +72,6 @@ class _Place:
         x = self._rows(x)
         return self.project(x + _beside(x, v, "v"))
 
-    def distance(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Euclidean distance between the rows of ``x`` and of ``y``, shape (n,)."""
-        x = self._rows(x)
-        return np.linalg.norm(x - _beside(x, y, "y"), axis=-1)
-
     def unchart(self, x: np.ndarray) -> np.ndarray:
         """Coordinates of the points ``x``."""
         return self._rows(x)
@@ -119,8 +113,6 @@ class Ball(_Place):
     - ``radius``: Common radius r, positive.
     - ``blocks``: Sizes of consecutive coordinate blocks, one ball each.
 
-    Examples
-    --------
     >>> Ball(1.0, (2, 1)).project([[3.0, 4.0, 0.5]])
     array([[0.6, 0.8, 0.5]])
     """
@@ -190,7 +182,7 @@ class Ball(_Place):
         limit = self.radius * (1 + tolerance)
         return np.all(self._each(_norm, self._rows(x)) <= limit, axis=-1)
 
-    def sample(self, rng: Seed, n: int) -> np.ndarray:
+    def sample(self, rng: validate.Seed, n: int) -> np.ndarray:
         """Draw n points uniformly from the product; shape (n, D)."""
         rng, n = validate.generator(rng), validate.count(n, "n")
         parts = []
@@ -238,8 +230,6 @@ class Ball(_Place):
 class Sphere(_Place):
     r"""The unit sphere :math:`S^{d-1}`; points are unit vectors of :math:`\mathbb R^d`.
 
-    Examples
-    --------
     >>> Sphere().tangent([[1.0, 0.0]], [[2.0, 3.0]])
     array([[0., 3.]])
     """
@@ -264,7 +254,7 @@ class Sphere(_Place):
         y = _beside(x, y, "y")
         return 2 * np.arctan2(*(np.linalg.norm(z, axis=-1) / 2 for z in (x - y, x + y)))
 
-    def sample(self, rng: Seed, n: int, dim: int) -> np.ndarray:
+    def sample(self, rng: validate.Seed, n: int, dim: int) -> np.ndarray:
         """Draw n points uniformly from the sphere in ``dim`` dimensions; shape (n, dim)."""
         rng, n = validate.generator(rng), validate.count(n, "n")
         return self.project(rng.normal(size=(n, validate.count(dim, "dim", least=2))))

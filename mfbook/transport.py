@@ -31,8 +31,6 @@ def coupled_distance(mu: Measure, nu: Measure) -> float:
     The right distance for two runs from the same atoms: it needs no solver, and it does not
     suffer from the dimension as the distance of independent samples does.
 
-    Examples
-    --------
     >>> coupled_distance(Measure([[0.0], [1.0]]), Measure([[1.0], [0.0]]))
     1.0
     """
@@ -66,11 +64,8 @@ def optimal_plan(mu: Measure, nu: Measure, p: float = 2) -> Plan:
     .. math:: W_p^p(\mu,\nu)=\min_{\pi}\;\int|x-y|^p\,d\pi(x,y)
         \quad\text{over }\pi\text{ with marginals }\mu,\nu
 
-    - ``mu, nu``: With real atoms in the same space.
-    - ``p``: 1 or 2.
+    p is 1 or 2, and both measures have real atoms in the same space.
 
-    Notes
-    -----
     On the line the quantiles are coupled (Villani, *Topics in Optimal Transportation*, 2003,
     Theorem 2.18). Equal numbers of equal weights go to ``scipy.optimize.linear_sum_assignment``,
     all else to ``ot.emd``. Atoms without weight are dropped, and so are pairs whose mass is
@@ -101,8 +96,6 @@ def wasserstein(mu: Measure, nu: Measure, p: float = 2) -> float:
 
     The cost of :func:`optimal_plan`, which says how it is found and what raises.
 
-    Examples
-    --------
     >>> mu = Measure([[0.0, 0.0], [1.0, 0.0]])
     >>> wasserstein(mu, mu.map(lambda x: x + [3.0, 4.0]))
     5.0
@@ -117,12 +110,8 @@ def displacement(mu: Measure, nu: Measure, s: float, plan: Plan | None = None) -
     :math:`W_2(\mu,\mu_s)=s\,W_2(\mu,\nu)`; unlike :func:`mfbook.measure.mixture`, where mass
     vanishes here and appears there.
 
-    - ``mu, nu``: The ends, with real atoms in the same space.
-    - ``s``: In [0, 1].
-    - ``plan``: The optimal plan for p=2, to use it for many s. Default: computed.
+    - ``plan``: The optimal plan for p=2, to use it for many s in [0, 1]. Default: computed.
 
-    Notes
-    -----
     McCann (1997); Villani, *Topics in Optimal Transportation* (2003), Section 5.1.
     """
     check_pair(mu, nu)

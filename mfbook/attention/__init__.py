@@ -8,8 +8,7 @@ with :math:`f(X;\mu)=\int\varphi\,d\mu`. :func:`features` states this formula;
 once.
 """
 
-from mfbook.attention.features import attention_weights, features
-from mfbook.attention.loss import cross_entropy, softmax
+from mfbook.attention.features import attention_weights, cross_entropy, features, softmax
 from mfbook.attention.risk import AttentionRisk
 from mfbook.attention.shape import HeadShape
 

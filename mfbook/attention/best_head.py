@@ -10,8 +10,6 @@ attained at the leading singular pair of C. What remains is a search over (W_Q, 
 ever *finds* something, and a bound on :math:`\sigma_1(C)` that holds for all of them.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from mfbook import _validate as validate
@@ -36,7 +34,9 @@ def best_head(
     radius, size = space.radius, sum(shape.blocks[:2])
 
     # candidates: random scores of every size, uniform attention, and the heads already there
-    candidates = rng.uniform(size=(pool, 1)) ** 0.5 * _boundary(rng, shape, radius, pool)
+    sizes, draws = rng.uniform(size=(pool, 1)) ** 0.5, rng.normal(size=(pool, 2, shape.blocks[0]))
+    draws = radius * draws / np.linalg.norm(draws, axis=2, keepdims=True)
+    candidates = sizes * draws.reshape(pool, -1)
     heaviest = np.argsort(-local.mu.weights, kind="stable")[:pool]
     own = space.project(local.mu.atoms[heaviest].real)[:, :size]
     candidates = np.concatenate([np.zeros((1, size)), own, candidates])
@@ -78,12 +78,6 @@ def _least(local, scores, ridge, radius):
     return least, heads
 
 
-def _boundary(rng, shape, radius, n):
-    """Random (W_Q, W_K) with both matrices of norm r, shape (n, 2dk)."""
-    draws = rng.normal(size=(n, 2, shape.blocks[0]))
-    return (radius * draws / np.linalg.norm(draws, axis=2, keepdims=True)).reshape(n, -1)
-
-
 def correlation_bound(X, Z, radius: float, k: int) -> float:
     r"""Upper bound on :math:`\sigma_1(C)` over all (W_Q, W_K) of Frobenius norm at most r.
 
@@ -105,10 +99,8 @@ def correlation_bound(X, Z, radius: float, k: int) -> float:
     :math:`\tanh(g_t/2)\operatorname{diam}_t` of the causal mean.
 
     - ``X, Z`` (S, T, d): Tokens, and residuals seen from the tokens, :math:`Z_t=W_Ur_t`.
-    - ``k``: Query/key dimension.
     """
     S, T, d = X.shape
-    X, Z = np.asarray(X, float), np.asarray(Z, float)
     size, length = np.linalg.norm(X, axis=2), np.linalg.norm(Z, axis=2)
     seen = np.tri(T, dtype=bool)
     mean = X.cumsum(axis=1) / np.arange(1, T + 1)[:, None]

@@ -1,4 +1,4 @@
-r"""The readable attention: weights and features of heads, written as the paper writes them.
+r"""The readable formulas: attention, features, softmax and loss, written as the paper writes them.
 
 The kernel computes the same for many heads at once, and is tested against this.
 """
@@ -11,21 +11,17 @@ from numpy.typing import ArrayLike
 from mfbook import _validate as validate
 from mfbook.attention.shape import HeadShape
 
-__all__ = ["attention_weights", "features"]
+__all__ = ["attention_weights", "cross_entropy", "features", "softmax"]
 
 
 def attention_weights(theta: ArrayLike, X: ArrayLike, shape: HeadShape) -> np.ndarray:
     r"""Causal attention matrices A of heads on sequences (equations (5) and (6)).
 
-    - ``theta`` (n, D): Heads.
-    - ``X`` (S, T, d): Tokens.
-    - ``shape``: Sizes of one head.
+    - ``theta`` (n, D), ``X`` (S, T, d): Heads of this ``shape``, and tokens.
 
     Returns shape (n, S, T, T): Row t holds the weights of tokens u <= t; rows sum to one,
     the rest is zero.
 
-    Examples
-    --------
     >>> shape = HeadShape(2, 1, 1)
     >>> attention_weights(np.zeros((1, 8)), np.ones((1, 2, 2)), shape)[0, 0]
     array([[1. , 0. ],
@@ -44,16 +40,12 @@ def attention_weights(theta: ArrayLike, X: ArrayLike, shape: HeadShape) -> np.nd
 def features(theta: ArrayLike, X: ArrayLike, W_U: ArrayLike, shape: HeadShape) -> np.ndarray:
     r"""Feature map :math:`\varphi(X;\theta)=A\,X\,W_VW_OW_U` (equation (7)).
 
-    - ``theta`` (n, D): Heads.
-    - ``X`` (S, T, d): Tokens.
+    - ``theta`` (n, D), ``X`` (S, T, d): Heads of this ``shape``, and tokens.
     - ``W_U`` (d, V): Fixed projection to the vocabulary.
-    - ``shape``: Sizes of one head.
 
     Returns shape (n, S, T, V): One logit vector for every head, sequence and position. It is
     stored in full: for many heads use :class:`AttentionRisk`, which never stores it.
 
-    Examples
-    --------
     >>> shape = HeadShape(1, 1, 1)
     >>> features([[0.0, 0.0, 1.0, 2.0]], [[[1.0], [3.0]]], [[1.0, -1.0]], shape)[0, 0]
     array([[ 2., -2.],
@@ -71,3 +63,40 @@ def _heads_and_tokens(theta, X, shape) -> tuple[np.ndarray, np.ndarray]:
     size = ("n", shape.size)
     theta = validate.array(theta, "theta", size, allow_complex=True, largest=largest)
     return theta, validate.array(X, "X", ("S", "T", shape.d), largest=largest)
+
+
+def softmax(f: ArrayLike) -> np.ndarray:
+    r"""Predicted law :math:`p_i=e^{f_i}/\sum_je^{f_j}` over the last axis (equation (3)).
+
+    - ``f`` (..., V): Logits of any size; complex ones are allowed.
+
+    Unlike ``scipy.special.softmax`` it takes complex logits, for derivatives by complex step.
+
+    >>> softmax([0.0, 1e4])
+    array([0., 1.])
+    """
+    f = validate.array(f, "f", (..., "V"), allow_complex=True)
+    e = np.exp(f - f.real.max(axis=-1, keepdims=True))
+    e /= e.sum(axis=-1, keepdims=True)
+    return e
+
+
+def cross_entropy(f: ArrayLike, y: ArrayLike) -> np.ndarray:
+    r"""Loss :math:`\ell(f,y)=\log\sum_ie^{f_i}-\langle y,f\rangle` in nats (equation (9)).
+
+    - ``f`` (..., V): Logits; complex ones are allowed.
+    - ``y`` (..., V): One-hot labels or probability vectors; leading axes broadcast.
+    """
+    f = validate.array(f, "f", (..., "V"), allow_complex=True)
+    y = validate.probabilities(y, "y", (..., f.shape[-1]))
+    try:
+        np.broadcast_shapes(f.shape, y.shape)
+    except ValueError:
+        raise ValueError(f"y: expected shape {f.shape} as f has, got {y.shape}") from None
+    return loss(f, y)
+
+
+def loss(f, y) -> np.ndarray:
+    """Cross-entropy of logits f and the soft labels y of a risk, which were checked before."""
+    f = f - f.real.max(axis=-1, keepdims=True)
+    return np.log(np.exp(f).sum(axis=-1)) - (y * f).sum(axis=-1)

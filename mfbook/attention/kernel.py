@@ -7,8 +7,6 @@ sequence, head): the head index is contiguous, so one product or one ufunc call 
 a block, and sums over keys or features add whole slabs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import product
 from math import prod

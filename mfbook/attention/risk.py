@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
-from mfbook._types import Seed
 from mfbook.attention.best_head import best_head
-from mfbook.attention.features import attention_weights
+from mfbook.attention.features import attention_weights, loss, softmax
 from mfbook.attention.kernel import forward, pull_back
-from mfbook.attention.loss import loss, softmax
 from mfbook.attention.shape import HeadShape
 from mfbook.functional import Functional, Minimum
 from mfbook.measure import Measure, check_measure
@@ -39,32 +37,22 @@ class AttentionRisk(Functional):
     - ``X`` (S, T, d): Tokens.
     - ``Y`` (S, T, V): Labels: one-hot, or a probability vector for each position (the label
       integrated out).
-    - ``W_U`` (d, V): Fixed projection to the vocabulary.
-    - ``shape``: Sizes of one head.
+    - ``W_U`` (d, V), ``shape``: Fixed projection to the vocabulary; sizes of one head.
     - ``space``: Where heads live: all of R^D (default) or ``shape.ball(radius)``.
 
-    Notes
-    -----
-    Written for speed: a head enters through :math:`B=W_QW_K^\top/\sqrt k` and :math:`C=W_VW_O`
-    only; the head index is last and contiguous; a loop over the query position makes the mask
-    free; tokens enter relative to the query's own; the residual is contracted with :math:`W_U`
-    first; the attention weights are kept for the gradient while they fit in 32 MB, else
-    recomputed. Beyond that, memory is linear in the number of heads with a constant of a few D
-    numbers. Complex heads give complex results, for derivatives by complex step.
+    The attention weights are kept for the gradient while they fit in 32 MB, else recomputed; beyond
+    that, memory is a few D numbers for each head. Complex heads give complex results, for
+    derivatives by complex step.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> shape = HeadShape(d=3, k=2, v=2)
     >>> Y = np.eye(4)[rng.integers(4, size=(5, 6))]
     >>> R = AttentionRisk(rng.normal(size=(5, 6, 3)), Y, rng.normal(size=(3, 4)), shape)
-    >>> bool(np.isclose(R(Measure(np.zeros((1, shape.size)))), np.log(4)))
-    True
     >>> zero = Measure(np.zeros((1, shape.size)))
-    >>> R.logits(zero).shape, bool(np.allclose(R.residual(zero), 1 / 4 - R.Y))
-    ((5, 6, 4), True)
-    >>> R.sample(0, n=2).X.shape
-    (2, 6, 3)
+    >>> bool(np.isclose(R(zero), np.log(4))), bool(np.allclose(R.residual(zero), 1 / 4 - R.Y))
+    (True, True)
+    >>> R.logits(zero).shape, R.sample(0, n=2).X.shape
+    ((5, 6, 4), (2, 6, 3))
     """
 
     X: np.ndarray
@@ -137,17 +125,13 @@ class AttentionRisk(Functional):
 
         return evaluate
 
-    def sample(self, rng: Seed, n: int) -> AttentionRisk:
-        """Return the risk of n fresh sequences, drawn with replacement, with labels drawn.
-
-        - ``rng``: Source of randomness, or a seed.
-        - ``n``: Number of sequences, at least 1.
-        """
+    def sample(self, rng: validate.Seed, n: int) -> AttentionRisk:
+        """Return the risk of n fresh sequences, drawn with replacement, with labels drawn."""
         index, uniform = self.draw(rng, n)
         labels = self.labels(index, uniform)
         return AttentionRisk(self.X[index], labels, self.W_U, self.shape, self.space)
 
-    def draw(self, rng: Seed, n: int) -> tuple[np.ndarray, np.ndarray]:
+    def draw(self, rng: validate.Seed, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Random numbers of one sample: indices of n sequences, and a uniform number per label."""
         rng, n = validate.generator(rng), validate.count(n, "n")
         return rng.integers(len(self.X), size=n), rng.random((n, self.Y.shape[1], 1))
@@ -164,10 +148,7 @@ class AttentionRisk(Functional):
 
 @dataclass(frozen=True, eq=False)
 class AttentionLocal:
-    """The risk at one measure. Made by :meth:`AttentionRisk.at`.
-
-    - ``logits`` (S, T, V)
-    """
+    """The risk at one measure, with its logits (S, T, V). Made by :meth:`AttentionRisk.at`."""
 
     risk: AttentionRisk
     mu: Measure

@@ -17,10 +17,6 @@ __all__ = ["HeadShape"]
 class HeadShape:
     r"""Sizes of one head: token dimension d, query/key dimension k, value dimension v.
 
-    - ``d, k, v``: Positive.
-
-    Examples
-    --------
     >>> shape = HeadShape(d=3, k=2, v=1)
     >>> shape.size
     18

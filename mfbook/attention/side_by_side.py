@@ -1,7 +1,5 @@
 """Attention of many heads of many runs, forwards and backwards: the kernels of ``ensemble``."""
 
-from __future__ import annotations
-
 from math import prod
 
 import numpy as np

@@ -5,7 +5,7 @@ a functional is one of its uses. Times are rescaled times :math:`\tau` unless a 
 :math:`\xi` is given; then they are physical, :math:`\tau(t)=\int_0^t2\xi`.
 """
 
-from mfbook.flow.engine import dissipation, flow, gradient_flow
+from mfbook.flow.engine import dissipation, flow, gradient_flow, sgd
 from mfbook.flow.learning_rate import (
     LearningRate,
     constant,
@@ -13,7 +13,6 @@ from mfbook.flow.learning_rate import (
     polynomial_decay,
     warmup_cosine,
 )
-from mfbook.flow.sgd import sgd
 from mfbook.flow.solvers import RK4, Adaptive, Euler
 from mfbook.flow.trajectory import Trajectory
 

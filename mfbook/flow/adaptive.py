@@ -1,7 +1,5 @@
 r"""How the engine advances with SciPy's adaptive solvers: one step at a time, events, kinks."""
 
-from __future__ import annotations
-
 import warnings
 from collections import deque
 from collections.abc import Callable

@@ -49,23 +49,13 @@ def sgd_ensemble(
 ) -> np.ndarray:
     r"""Independent runs of :func:`mfbook.flow.sgd`, advanced together; what is observed of each.
 
-    - ``F``: An attention risk in float64, perhaps ``R.on(shape.ball(r))``: a step then ends at
+    - ``F``: An attention risk, perhaps ``R.on(shape.ball(r))``: a step then ends at
       the nearest heads that are permitted.
     - ``atoms`` (R, M, D), ``weights`` (R, M): Heads of R runs at ``times[0]``; default weight 1/M.
     - ``rngs``: One source of randomness, or seed, for each run.
     - ``observe``: Takes the measure of one run and returns numbers, shape (q,).
 
     All else is as in :func:`mfbook.flow.sgd`. Returns what was observed, shape (n_t, R, q).
-
-    >>> from mfbook.flow import sgd
-    >>> from companion.tasks import copy_task
-    >>> from mfbook.attention import HeadShape
-    >>> R = copy_task(sequences=8, tokens=4, vocabulary=3, lag=1, rng=0).risk(HeadShape(4, 1, 1))
-    >>> start = np.random.default_rng(1).normal(size=(2, 5, 16))
-    >>> values = sgd_ensemble(R, start, [0.0, 1.0], 0.25, [7, 8], lambda mu: [R(mu)])
-    >>> alone = sgd(R, Measure(start[1]), [0.0, 1.0], 0.25, 8)
-    >>> bool(abs(values[-1, 1, 0] - alone.value[-1]) < 1e-14)
-    True
     """
     space = getattr(F, "space", None)
     if isinstance(F, Combination) and [a for a, _ in F.terms] == [1.0]:  # R.on(space)

@@ -14,8 +14,6 @@ D = 1 / (2 + np.sqrt(2))
 E32 = 6 + np.sqrt(2)
 #: Step control as in SciPy's Runge-Kutta methods: a margin, and bounds on the change of a step.
 SAFETY, SHRINK, GROW = 0.9, 0.2, 10.0
-#: A step is halved rather than shortened by the estimate where the stages are not finite.
-HALF = 0.5
 
 
 class Rosenbrock(OdeSolver):
@@ -95,7 +93,7 @@ class Rosenbrock(OdeSolver):
             error = self._size(h / 6 * (k1 - 2 * k2 + k3), np.maximum(np.abs(y), np.abs(y_new)))
             if error < 1:
                 break
-            h *= max(SHRINK, SAFETY * error ** (-1 / 3)) if np.isfinite(error) else HALF
+            h *= max(SHRINK, SAFETY * error ** (-1 / 3)) if np.isfinite(error) else 0.5
             shortened = True
         else:
             return False, self.TOO_SMALL_STEP

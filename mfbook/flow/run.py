@@ -1,7 +1,5 @@
 r"""A flow that is being computed: the problem, what is recorded, and steps of fixed length."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """How a flow is computed: small objects that carry the options of one method each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,9 +31,6 @@ class Adaptive:
       ``jumps``, as that of a network with ReLU, from where an atom is held back by a ball, and
       where steps collapse; ``"LSODA"`` where ``"DOP853"`` would spend its budget.
     - ``budget``: Evaluations of the field after which the flow stops and says so.
-
-    >>> Adaptive(rtol=1e-10), Adaptive(method="LSODA")
-    (Adaptive(rtol=1e-10), Adaptive(method='LSODA'))
     """
 
     rtol: float | None = None
@@ -59,10 +54,6 @@ class Adaptive:
         usual: Any = OVER_KINKS if jumps else SMOOTH
         method, rtol, atol = (u if g is None else g for g, u in zip(given, usual, strict=True))
         return method, rtol, atol
-
-    def __repr__(self) -> str:
-        given = [f"{k}={v!r}" for k, v in vars(self).items() if v not in (None, BUDGET)]
-        return f"Adaptive({', '.join(given)})"
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,6 @@ from mfbook.measure import Measure
 
 __all__ = ["Trajectory"]
 
-ARRAYS = ("t", "tau", "atoms", "weights", "value", "dissipation")
-
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
@@ -54,7 +52,7 @@ class Trajectory:
     _dense: Callable | None = field(default=None, repr=False)
 
     def __post_init__(self):
-        for name in ARRAYS:
+        for name in ("t", "tau", "atoms", "weights", "value", "dissipation"):
             object.__setattr__(self, name, validate.frozen(getattr(self, name)))
 
     def __repr__(self) -> str:
@@ -71,7 +69,7 @@ class Trajectory:
 
     def measure(self, i: int) -> Measure:
         """The state at ``t[i]``."""
-        return Measure(self.atoms[validate.index(i, "i", len(self))], self.weights)
+        return Measure(self.atoms[validate.count(i, "i", -len(self), len(self) - 1)], self.weights)
 
     @property
     def end(self) -> Measure:

@@ -20,15 +20,14 @@ from numpy.typing import ArrayLike
 
 from mfbook import _progress
 from mfbook import _validate as validate
-from mfbook._types import Seed
 from mfbook.functional import Functional, Minimum
 from mfbook.measure import Measure, check_start, mixture
 from mfbook.optimise.descent import descend, downhill
 
 #: A descent ends where rounding ends it.
 PRECISE = {"ftol": 1e-15, "gtol": 1e-10}
-#: Both ends of a gap are sums; they are known to this many units of rounding (1e-12).
-ROUNDING, EPS = 4500, np.finfo(float).eps
+#: Relative rounding of both ends of a gap, which are sums.
+ROUNDING = 1e-12
 
 __all__ = ["Boosting", "Gap", "boost", "frank_wolfe_gap", "optimal_weights"]
 
@@ -50,7 +49,7 @@ class Gap:
     converged: bool
 
 
-def frank_wolfe_gap(F: Functional, mu: Measure, rng: Seed, **options: Any) -> Gap:
+def frank_wolfe_gap(F: Functional, mu: Measure, rng: validate.Seed, **options: Any) -> Gap:
     r"""Bracket the Frank-Wolfe gap :math:`\int\delta F\,d\mu-\min_\Theta\delta F` of a measure.
 
     For an attention risk on ``shape.ball(radius)``, alone or with a ``Ridge``, the minimum over
@@ -79,8 +78,7 @@ def frank_wolfe_gap(F: Functional, mu: Measure, rng: Seed, **options: Any) -> Ga
     value, point = min(ends, key=lambda end: end[0])
     found, rigorous = max(float(mean - value), 0.0), float(mean - least.lower_bound)
     # rounding must not turn the bracket inside out, and a bound that is wrong must not be hidden
-    precision = np.finfo(values.dtype).eps if values.dtype.kind == "f" else EPS
-    rounding = ROUNDING * precision * max(1.0, abs(float(mean)), abs(float(value)))
+    rounding = ROUNDING * max(1.0, abs(float(mean)), abs(float(value)))
     if found - rounding <= rigorous < found:
         rigorous = found
     return Gap(found, rigorous, point, least.converged)
@@ -153,7 +151,7 @@ class Boosting:
 def boost(
     F: Functional,
     mu: Measure,
-    rng: Seed,
+    rng: validate.Seed,
     rounds: int,
     *,
     tolerance: float = 1e-8,

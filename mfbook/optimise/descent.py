@@ -1,7 +1,5 @@
 """Descent from several starts: SciPy's L-BFGS-B in the coordinates of a space."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 

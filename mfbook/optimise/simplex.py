@@ -1,7 +1,5 @@
 """Quadratic programs over the simplex."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy
 

@@ -14,23 +14,7 @@ from mfbook.sphere.second_order import Polished, SecondOrder, newton, second_ord
 from mfbook.sphere.settle import Explicit, Settled, Stiff, settle
 
 __all__ = [
-    "CircleMinimum",
-    "Clusters",
-    "Polished",
-    "SecondOrder",
-    "Explicit",
-    "Settled",
-    "Stiff",
-    "anticoncentration",
-    "clusters",
-    "default_threshold",
-    "minimise_on_circle",
-    "newton",
-    "second_order",
-    "settle",
-    "Field",
-    "Linearised",
-    "SphereEnergy",
-    "funk_hecke",
-    "kernel",
-]
+    "CircleMinimum", "Clusters", "Explicit", "Field", "Linearised", "Polished", "SecondOrder",
+    "Settled", "SphereEnergy", "Stiff", "anticoncentration", "clusters", "default_threshold",
+    "funk_hecke", "kernel", "minimise_on_circle", "newton", "second_order", "settle",
+]  # fmt: skip

@@ -35,15 +35,14 @@ Rounding is not tracked by interval arithmetic: an allowance of ``SLACK`` units 
 terms is subtracted from every bound.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np
 
+from mfbook.sphere.forces import SHARPEST
+
 #: Units of rounding, relative to the size of all terms, subtracted from every lower bound.
 SLACK = 8 * float(np.finfo(float).eps)
-
 #: Kernel evaluations held in memory at a time.
 BLOCK = 1 << 18
 
@@ -52,6 +51,8 @@ class Bends:
     """The units of an energy, and the bounds of the module's text: M = curvature, L = third."""
 
     def __init__(self, F, d: int):
+        if F.beta > SHARPEST:
+            raise ValueError(f"F: expected beta of at most {SHARPEST:g}, got {F.beta:g}")
         self.a = np.zeros((0, d)) if F.a is None else F.a
         self.omega = np.zeros(0) if F.omega is None else F.omega
         self.bias = np.zeros(len(self.a)) if F.bias is None else F.bias

@@ -9,7 +9,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
-from mfbook.measure import Measure, check_measure
+from mfbook.measure import Measure, check_measure, connected
 from mfbook.space import Sphere
 from mfbook.sphere.energy import on_sphere
 
@@ -76,19 +76,15 @@ def clusters(
 
     With single linkage two particles within the threshold are in the same cluster, and chains
     count: a ring without gaps is one cluster, whatever its size; ``spread`` tells it from a tight
-    one. On the circle angles are sorted and cut at gaps; in higher dimension a tree finds the
-    neighbours. With arcs the circle is covered from its largest gap on: each cluster takes all
-    particles within the threshold of its first, so that a ring counts as many.
+    one. With arcs the circle is covered from its largest gap on: each cluster takes all particles
+    within the threshold of its first, so that a ring counts as many.
 
     - ``mu`` (n, d): Unit vectors; an array counts with equal weights. Particles without weight are
       clustered too, but move no centre unless the whole cluster has none.
-    - ``beta``: Inverse temperature, which sets the threshold :math:`1/(2\sqrt\beta)`, for d > 2
-      :math:`\min\{1/(2\sqrt\beta),\pi/(2d)\}`.
+    - ``beta``: Inverse temperature, which sets the threshold: :func:`default_threshold`.
     - ``threshold``: Geodesic distance in radians, at least 0; instead of ``beta``.
     - ``linkage``: ``"single"``, or ``"arcs"`` on the circle.
 
-    Examples
-    --------
     >>> angle = np.array([0.1, -0.1, 3.0])
     >>> found = clusters(np.stack([np.cos(angle), np.sin(angle)], axis=1), beta=4.0)
     >>> found.count, found.labels, found.centres[0].round(12), round(found.spread[0], 12)
@@ -194,7 +190,7 @@ def _tree(x, threshold):
     # the bound itself counts, and its square must not vanish
     n, reach = len(x), max(np.nextafter(2 * np.sin(threshold / 2), 4), 1e-150)
     if n <= FEW:
-        return _connected(scipy.spatial.cKDTree(x).query_pairs(reach, output_type="ndarray").T, n)
+        return connected(scipy.spatial.cKDTree(x).query_pairs(reach, output_type="ndarray").T, n)
     near, index = scipy.spatial.cKDTree(x).query(
         x, k=min(n, NEIGHBOURS + 1), distance_upper_bound=reach
     )
@@ -208,12 +204,4 @@ def _tree(x, threshold):
             far = near == np.inf
             found, left = left[~far], left[far]
             pairs.append(np.stack([np.full(len(found), seed), found]))
-    return _connected(np.concatenate(pairs, axis=1), n)
-
-
-def _connected(pairs, n):
-    """Components of the graph with these edges, shape (2, edges), between n particles."""
-    if pairs.size == 0:
-        return n, np.arange(n)
-    graph = scipy.sparse.csr_array((np.ones(pairs.shape[1], dtype=np.int8), pairs), shape=(n, n))
-    return scipy.sparse.csgraph.connected_components(graph, directed=False)
+    return connected(np.concatenate(pairs, axis=1), n)

@@ -12,13 +12,11 @@ place, a matrix product; for the particles themselves every pair is visited once
 below rounding after :math:`K\approx9\sqrt\beta` terms, so both sums cost O(NK).
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import combinations_with_replacement
 
 import numpy as np
-from scipy.special import ive
+import scipy
 
 from mfbook._blocks import blocks
 
@@ -45,7 +43,7 @@ def terms_needed(beta: float) -> int:
 def fourier(beta: float) -> np.ndarray:
     r"""Coefficients of :math:`e^{\beta(\cos u-1)}=\sum_{k\ge0}c_k\cos ku`, read-only."""
     k = np.arange(terms_needed(beta))
-    c = ive(k, beta) * np.where(k == 0, 1.0, 2.0)
+    c = scipy.special.ive(k, beta) * np.where(k == 0, 1.0, 2.0)
     # potentials need c_k, forces k c_k / beta
     small = c * np.maximum(1, k / beta) < 1e-17
     c = c[: int(np.argmax(small)) if small.any() else len(c)]

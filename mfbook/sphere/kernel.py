@@ -10,13 +10,11 @@ Geshkovski and Ruiz-Balet (arXiv 2601.21366). All numbers of results here are th
 functions make the theorem explicit for every :math:`\beta`.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import gammaln, hyp0f1, ive
 
 from mfbook import _validate as validate
 
@@ -28,12 +26,10 @@ def kernel(u: ArrayLike, beta: float) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
     .. math:: h=e^{\beta(\cos u-1)},\quad h'=-\beta\sin u\,h,\quad
               h''=\beta(\beta\sin^2u-\cos u)\,h
-
-    The exponent is computed as :math:`-2\beta\sin^2(u/2)`, which does not cancel at small angles.
     """
     beta, u = validate.scale(beta, "beta"), validate.array(u, "u", (...,))
     sine = np.sin(u)
-    h = np.exp(-2 * beta * np.sin(u / 2) ** 2)
+    h = np.exp(-2 * beta * np.sin(u / 2) ** 2)  # which does not cancel at small angles
     # the factor beta next to h, which vanishes first: no product overflows
     return h, -beta * sine * h, beta * h * (beta * sine**2 - np.cos(u))
 
@@ -55,18 +51,14 @@ def funk_hecke(beta: float, d: int, k: ArrayLike) -> np.ndarray:
     if (k < 0).any() or (k % 1).any():
         raise ValueError(f"k: expected degrees 0, 1, 2, ..., got {k.tolist()}")
     order = k + d / 2 - 1
-    bessel = ive(order, beta)
+    special = scipy.special
+    bessel = special.ive(order, beta)
     # I underflows long before its product with the prefactor does: there its power series
     small = bessel < 1e-250
-    series = np.log(hyp0f1(order + 1, np.where(small, beta**2 / 4, 0))) - beta
-    series += order * math.log(beta / 2) - gammaln(order + 1)
+    series = np.log(special.hyp0f1(order + 1, np.where(small, beta**2 / 4, 0))) - beta
+    series += order * math.log(beta / 2) - special.gammaln(order + 1)
     log = np.where(small, series, np.log(np.where(small, 1, bessel)))
-    return np.exp(log + gammaln(d / 2) - (d / 2 - 1) * math.log(beta / 2))
-
-
-def _angle(versine: float) -> float:
-    """Angle in [0, pi] whose cosine is 1 - versine."""
-    return 2 * math.asin(math.sqrt(min(versine / 2, 1.0)))
+    return np.exp(log + special.gammaln(d / 2) - (d / 2 - 1) * math.log(beta / 2))
 
 
 def anticoncentration(beta: float, gamma: float = 0.5) -> tuple[float, float]:
@@ -98,7 +90,7 @@ def anticoncentration(beta: float, gamma: float = 0.5) -> tuple[float, float]:
         # beta (1 - c_+), rationalised
         drop = (6 * beta + 2) / (2 * beta + 3 + math.hypot(math.sqrt(5), 2 * beta))
         b = math.exp(-drop) * (2 + (1 - 2 * drop) / beta)
-        if reach >= _angle(drop / beta):
+        if reach >= 2 * math.asin(math.sqrt(min(drop / beta / 2, 1.0))):  # the angle of c_+
             return -b, b
     else:
         b = math.exp(-2 * beta)

@@ -11,9 +11,8 @@ with :math:`z=By` and :math:`G` the ambient gradient. On the circle with B = I t
 rank twice the number of Fourier terms, so that an implicit step costs O(N K^2).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy
@@ -26,15 +25,12 @@ LARGEST = 5000
 
 
 def frames(x: np.ndarray) -> np.ndarray:
-    """Orthonormal bases (n, d, d-1) of the tangent spaces at unit vectors x (n, d).
-
-    On the circle the basis is the direction of increasing angle. In higher dimension it is the
-    image of the standard basis under the reflection that maps the first axis to x.
-    """
+    """Orthonormal bases (n, d, d-1) of the tangent spaces at unit vectors x (n, d)."""
     d = x.shape[1]
     if d == 2:
         return turned(x)[:, :, None]
-    # Householder: I - 2 v v^T with v along x - s e_1, s = -sign(x_1) for stability
+    # the other axes after the reflection I - 2 v v^T, v along x - s e_1, which maps s e_1 to x;
+    # s = -sign(x_1) for stability
     v = x.copy()
     v[:, 0] += np.where(x[:, 0] > 0, 1.0, -1.0)
     v /= np.linalg.norm(v, axis=1, keepdims=True)
@@ -57,7 +53,7 @@ def jacobian(F, x, w, normalised: bool) -> np.ndarray:
     # d(N/Z) = dN/Z - (N/Z) dZ/Z: as without Z, with z - N/Z in the place of z
     mean = G if normalised else np.zeros_like(G)
     # each particle as an evaluation point: its own second derivative
-    own = F.beta * ((K @ _squares(z)).reshape(n, d, d) - mean[:, :, None] * mean[:, None])
+    own = F.beta * ((K @ squares(z)).reshape(n, d, d) - mean[:, :, None] * mean[:, None])
     # each particle as a source: w_l K_il (B + beta z_l (B x_i)^T), measured in the frames
     flat = np.ascontiguousarray(T.transpose(0, 2, 1)).reshape(n * (d - 1), d)  # rows: frame vectors
     J = (flat @ (flat if F.B is None else flat @ F.B).T).reshape(n, d - 1, n, d - 1)
@@ -66,7 +62,7 @@ def jacobian(F, x, w, normalised: bool) -> np.ndarray:
     J *= K[:, None, :, None]
     if F.a is not None:
         slope = F.activation.slope(F._scores(x)) * F.omega
-        own += (slope @ _squares(F.a)).reshape(n, d, d)
+        own += (slope @ squares(F.a)).reshape(n, d, d)
         G = G + F._drift(x)
     i = np.arange(n)
     J[i, :, i] += T.transpose(0, 2, 1) @ own @ T
@@ -74,58 +70,49 @@ def jacobian(F, x, w, normalised: bool) -> np.ndarray:
     return J.reshape(n * (d - 1), n * (d - 1))
 
 
-def _squares(z):
+def squares(z):
     """The matrices z z^T of rows, flat."""
     return (z[:, :, None] * z[:, None]).reshape(-1, z.shape[1] ** 2)
 
 
 class Linearised:
-    """The matrix J of a linearised flow, as what implicit steps need: solutions of (I - cJ)k = b.
+    """Jacobian J of the flow with velocity ``scale`` times u at the atoms x, for implicit steps."""
 
-    Made by :meth:`Field.linearised`.
-    """
-
-    def __init__(self, x: np.ndarray, factor: Callable) -> None:
-        self._frames, self._factor = frames(x), factor
+    def __init__(self, F: Any, x: np.ndarray, w: np.ndarray, scale: float) -> None:
+        (n, d), self._frames = x.shape, frames(x)
+        circle = d == 2 and F.B is None and F.beta <= SHARPEST
+        if circle and 4 * (len(forces.fourier(F.beta)) - 1) < n:
+            self._factor = _low_rank(F, x, w, scale)
+        elif n * (d - 1) <= LARGEST:
+            self._factor = _dense(scale * jacobian(F, x, w, F.normalised))
+        else:
+            raise ValueError(
+                f"mu: expected at most {LARGEST} coordinates for a dense Jacobian, got "
+                f"{n * (d - 1)}; merge particles or choose an explicit method"
+            )
         self._known: tuple[float, Callable] | None = None
 
     def solve(self, c: float, b: np.ndarray) -> np.ndarray:
-        """Return k with (I - c J) k = b, both shape (n, d); what is normal in b stays.
-
-        Where b is not finite, k is not: integrators try steps that are too long.
-        """
+        """Return k with (I - c J) k = b, both shape (n, d); what is normal in b stays."""
         T = self._frames
-        if b.shape != T.shape[:2]:
-            raise ValueError(f"b: expected shape {T.shape[:2]}, got {b.shape}")
         if self._known is None or self._known[0] != c:
             self._known = c, self._factor(c)
+        # integrators try steps that are too long: where b is not finite, k is not
         with np.errstate(over="ignore", invalid="ignore"):
             inside = (b[:, None] @ T)[:, 0]
             change = self._known[1](inside.ravel()).reshape(inside.shape) - inside
             return b + (T @ change[:, :, None])[:, :, 0]
 
 
-def linearise(F, x, w, scale: float, normalised: bool) -> Linearised:
-    """Linearisation of the flow with velocity ``scale`` times u, at the atoms x (n, d)."""
-    n, d = x.shape
-    if d == 2 and F.B is None and F.beta <= SHARPEST:
-        if 4 * (len(forces.fourier(F.beta)) - 1) < n:
-            return Linearised(x, _low_rank(F, x, w, scale, normalised))
-    if n * (d - 1) > LARGEST:
-        raise ValueError(
-            f"mu: expected at most {LARGEST} coordinates for a dense Jacobian, got {n * (d - 1)}; "
-            "merge particles or choose an explicit method"
-        )
-    J = scale * jacobian(F, x, w, normalised)
-
-    def dense(c):
+def _dense(J):
+    def factor(c):
         factors = scipy.linalg.lu_factor(np.eye(len(J)) - c * J, check_finite=False)
         return lambda b: scipy.linalg.lu_solve(factors, b, check_finite=False)
 
-    return Linearised(x, dense)
+    return factor
 
 
-def _low_rank(F, x, w, scale, normalised):
+def _low_rank(F, x, w, scale):
     r"""Jacobian on the circle, a diagonal plus rank 2K: Woodbury's formula for each c.
 
     The small matrix holds sums over particles of products of cosines and sines of k and l times
@@ -142,7 +129,7 @@ def _low_rank(F, x, w, scale, normalised):
     odd = coefficients[k] * k / root  # of -h', for the change of Z
     modes = forces.Powers(forces.as_complex(x), 2 * order + 1, chunk=len(x))
     Z, t, curvature = forces.CircleSums(x, w, F.beta)("Ztc")
-    if normalised:
+    if normalised := F.normalised:
         curvature = curvature / Z - F.beta * (t / Z) ** 2
     else:
         Z = np.ones(len(x))

@@ -32,8 +32,8 @@ from mfbook.optimise.simplex import simplex_qp
 from mfbook.sphere import forces
 from mfbook.sphere.clusters import arcs
 from mfbook.sphere.energy import SphereEnergy
-from mfbook.sphere.forces import SHARPEST
 from mfbook.sphere.on_circle import (
+    CircleLandscape,
     CircleVariation,
     least_on_circle,
     local_minima,
@@ -86,16 +86,13 @@ def minimise_on_circle(
     r"""Minimise :math:`E_\beta+\frac12\int v` over all probability measures on the circle.
 
     - ``F``: On the circle; B must be positive definite, or there may be several minimisers.
-    - ``tolerance``: Gap to stop at, relative to :math:`M=s+\sum_j|\omega_j|(\ell_j+|\sigma(b_j)|)`.
-      Here s is the norm of B, and :math:`\ell_j` the Lipschitz constant of :math:`\sigma` on
-      :math:`[b_j-1,b_j+1]`, and units with the same direction and bias count as one. No first
-      variation bends by more than M. Rounding limits the tolerance to about 1e-14.
+    - ``tolerance``: Gap to stop at, relative to :math:`M=s+\sum_j|\omega_j|(\ell_j+|\sigma(b_j)|)`,
+      by which no first variation bends more: s is the norm of B, :math:`\ell_j` the Lipschitz
+      constant of :math:`\sigma` on :math:`[b_j-1,b_j+1]`. Rounding limits it to about 1e-14.
     - ``maxiter``: Most rounds.
 
     Returns the best measure of all rounds, whether or not it converged.
 
-    Examples
-    --------
     A linear unit with a large negative weight holds the tokens at its two ends:
 
     >>> from mfbook.sphere import SphereEnergy
@@ -122,7 +119,7 @@ def minimise_on_circle(
         found = min(here, key=itemgetter(0, 1))
         stalled = 0 if found.found < best.found / 2 else stalled + 1
         best = min(best, found, key=itemgetter(0, 1))
-        grid = _finer(parts, found, reach) if rounds > 1 else _quartered(parts, here[-1], points)
+        grid = _finer(parts, found, reach)
         reach /= 4
         if rounds == maxiter:
             reason = f"maxiter = {maxiter} rounds"
@@ -159,7 +156,7 @@ def _judged(parts, atoms, goal):
     """Gap of a measure, and the local minima below the mean of its first variation."""
     theta, w = atoms
     x, t = moving(theta)
-    f = parts.at(x, w)
+    f = CircleLandscape(parts, x, w)
     minima, values = local_minima(f, parts.fine())
     mean = float(w @ f(theta)[0])
     twice = mean + float(w @ parts.potential(x, t)[0])
@@ -180,8 +177,6 @@ def _checked(F):
     if least <= 0:
         wanted = "a positive definite B (E is convex)"
         raise ValueError(f"F: expected {wanted}, got least eigenvalue {least:.3g}")
-    if F.beta > SHARPEST:
-        raise ValueError(f"F: expected beta of at most {SHARPEST:g}, got {F.beta:g}")
     return F
 
 
@@ -230,15 +225,6 @@ def _density(parts, goal):
     waves = np.exp(1j * np.outer(theta, np.arange(1, degree + 1)))
     rho = 1 + (waves @ series[1 : degree + 1]).real
     return None if least < 0 or rho.min() <= 0 else (theta, rho / rho.sum())
-
-
-def _quartered(parts, trial, points):
-    """Kinks, and a grid of four times as many points, only near atoms and the minima they leave."""
-    heavy = trial.theta[trial.w > LIGHT * trial.w.max()]
-    step = 2 * np.pi / points
-    cell = (np.concatenate([heavy, trial.minima]) / step).astype(int)[:, None] + [-1, 0, 1]
-    fine = np.unique(cell % points)[:, None] + np.arange(4) / 4
-    return np.unique(np.concatenate([step * fine.ravel(), np.mod(parts.kinks, 2 * np.pi)]))
 
 
 def _finer(parts, trial, reach):

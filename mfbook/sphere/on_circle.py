@@ -1,7 +1,5 @@
 """Least value of a first variation on the circle, between proved bounds."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any
 
@@ -9,6 +7,7 @@ import numpy as np
 
 from mfbook._blocks import blocks
 from mfbook.activations import LINEAR
+from mfbook.functional import Minimum
 from mfbook.sphere import forces
 from mfbook.sphere.caps import BLOCK, SLACK, Bends, branch_and_bound, cap_bounds
 from mfbook.sphere.forces import turned
@@ -84,13 +83,9 @@ class CircleVariation:
         e = np.exp(self.beta * (x @ w.T - self.shift))
         return (self.beta * (t @ w.T) * (x @ dw.T) + t @ dw.T) * e
 
-    def at(self, y, w) -> CircleLandscape:
-        """First variation at a measure with atoms y (n, 2) and weights w."""
-        return CircleLandscape(self, y, w)
-
 
 class CircleLandscape:
-    r"""One function :math:`\theta\mapsto f(\theta)` with two derivatives; counts its evaluations.
+    r"""First variation :math:`f(\theta)` at atoms y (n, 2) of weights w; counts its evaluations.
 
     Sums over few atoms are direct. Over many, with B the identity, they are Fourier series.
     """
@@ -188,6 +183,16 @@ def local_minima(f, nodes) -> tuple[np.ndarray, np.ndarray]:
     values = f(t)[0]
     order = np.argsort(values)
     return t[order], values[order]
+
+
+def least(F, y, w, tolerance: float, budget: int) -> Minimum:
+    """Least value of the first variation of F at atoms y (n, 2) of weights w."""
+    f = CircleLandscape(CircleVariation(F), y, w)
+    minima, values = local_minima(f, f.parts.fine())
+    theta, value, lower, proved = least_on_circle(f, minima[0], float(values[0]), tolerance, budget)
+    offset = f.parts.offset  # the constant that the circle's functions lack
+    lower += offset - SLACK * offset
+    return Minimum(unit_vectors(theta), value + offset, lower, proved, f.evaluations)
 
 
 def least_on_circle(f, start, value, tolerance: float = 1e-14, budget: int = 20_000_000):

@@ -1,7 +1,5 @@
 """The least value of the first variation on the sphere, found and bounded from below."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 
@@ -9,43 +7,30 @@ import numpy as np
 
 from mfbook import _validate as validate
 from mfbook._blocks import blocks
-from mfbook._types import Seed
 from mfbook.functional import Minimum
 from mfbook.optimise.descent import descend
 from mfbook.space import Sphere
+from mfbook.sphere import on_circle
 from mfbook.sphere.caps import BLOCK, SLACK, Bends, branch_and_bound, cap_bounds
-from mfbook.sphere.forces import SHARPEST
-from mfbook.sphere.on_circle import CircleVariation, least_on_circle, local_minima, unit_vectors
+from mfbook.sphere.linearised import squares
 
 #: Dimension above which cells have too many corners; the crude bound is left.
 MOST_DIMENSIONS = 8
 
 
 def least(
-    F, y: np.ndarray, w: np.ndarray, rng: Seed, *,
+    F, y: np.ndarray, w: np.ndarray, rng: validate.Seed, *,
     starts: int = 8, tolerance: float = 1e-14, budget: int = 20_000_000,
 ) -> Minimum:  # fmt: skip
     """Least value of the first variation of a ``SphereEnergy`` at atoms y (n, d), weights w."""
     rng, starts = validate.generator(rng), validate.count(starts, "starts")
     tolerance = validate.positive(tolerance, "tolerance")
     budget = validate.count(budget, "budget")
-    y = validate.array(y, "atoms", ("n", "d")).astype(float)
-    if F.beta > SHARPEST:
-        raise ValueError(f"F: expected beta of at most {SHARPEST:g}, got {F.beta:g}")
-    if y.shape[1] > 2:
-        return _least_on_sphere(SphereVariation(F, y, w), rng, starts, tolerance, budget)
-    f = CircleVariation(F).at(y, w)
-    minima, values = local_minima(f, f.parts.fine())
-    theta, value, lower, proved = least_on_circle(f, minima[0], float(values[0]), tolerance, budget)
-    offset = f.parts.offset  # the constant that the circle's functions lack
-    lower += offset - SLACK * offset
-    return Minimum(unit_vectors(theta), value + offset, lower, proved, f.evaluations)
-
-
-def _least_on_sphere(f, rng, starts, tolerance, budget):
-    """Descents from several points for the value, branch and bound for the proof."""
-    y, d = f.y, f.y.shape[1]
-    seeds: Any = [y[rng.choice(len(y), size=starts, p=f.w)], Sphere().sample(rng, starts, d)]
+    if y.shape[1] == 2:
+        return on_circle.least(F, y, w, tolerance, budget)
+    # descents from several points for the value, branch and bound for the proof
+    f, d = SphereVariation(F, y, w), y.shape[1]
+    seeds: Any = [y[rng.choice(len(y), size=starts, p=w)], Sphere().sample(rng, starts, d)]
     seeds = np.concatenate([*seeds, f.units.a, -f.units.a])
     order = np.argsort(f(seeds)[0], kind="stable")[:starts]
     value, point, success = min((f.descend(seeds[i]) for i in order), key=lambda run: run[0])
@@ -108,7 +93,7 @@ class SphereVariation:
             missing = (near * self._worst(reach)).sum(axis=1)
             sigma, slope = np.where(near, 0, sigma), np.where(near, 0, slope)
             radial = ((attention + sigma @ units.a) * x).sum(axis=1)
-        H = self.beta * (e @ _squares(self.pull)) + slope @ _squares(units.a)
+        H = self.beta * (e @ squares(self.pull)) + slope @ squares(units.a)
         H = H.reshape(-1, d, d)
         # P H P - radial P on the tangent space; along x any large number
         Hx = np.einsum("nij,nj->ni", H, x)
@@ -172,11 +157,6 @@ class SphereVariation:
         slope = np.linalg.norm(gradient, axis=1)
         lower = cap_bounds(value, slope, least, reach, self.curvature, self.units.third)
         return x, value, lower
-
-
-def _squares(vectors):
-    """The matrices v v^T of rows, flat."""
-    return (vectors[:, :, None] * vectors[:, None, :]).reshape(-1, vectors.shape[1] ** 2)
 
 
 def _on_face(face, u):

@@ -7,8 +7,6 @@ measure is a *second-order point of descent* (SOPD) if no eigenvalue is negative
 are positive.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,10 +16,9 @@ from mfbook.measure import Measure
 from mfbook.space import Sphere
 from mfbook.sphere.energy import SphereEnergy
 from mfbook.sphere.linearised import frames, jacobian
+from mfbook.stability.atomic import check
 
 __all__ = ["Polished", "SecondOrder", "newton", "second_order"]
-
-SPHERE = Sphere()
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +26,7 @@ class SecondOrder:
     r"""First and second derivatives of the energy at a measure with m atoms.
 
     - ``gradient``: Largest :math:`\|u(x_i;\mu)\|`: 0 where the measure is stationary.
-    - ``least``: Least eigenvalue.
-    - ``eigenvalues`` (m (d-1),): Of the Hessian in :math:`L^2(\mu)`, increasing.
+    - ``eigenvalues`` (m (d-1),), ``least``: Of the Hessian in :math:`L^2(\mu)`, increasing.
     """
 
     gradient: float
@@ -50,8 +46,6 @@ def second_order(F: SphereEnergy, mu: Measure) -> SecondOrder:
       of the eigenvalues.
     - ``mu``: Real atoms with positive weights.
 
-    Examples
-    --------
     Two antipodal particles are stable under repulsion:
 
     >>> from mfbook.sphere import SphereEnergy
@@ -73,17 +67,15 @@ def _hessian(F, x, w):
 def _derivative(F, mu):
     """Energy, field u at the atoms, and its largest norm."""
     local = F.at(mu)
-    u = SPHERE.tangent(mu.atoms, local.gradient(mu.atoms))
+    u = Sphere().tangent(mu.atoms, local.gradient(mu.atoms))
     return float(local.value), u, float(np.linalg.norm(u, axis=1).max())
 
 
 @dataclass(frozen=True, eq=False)
 class Polished:
-    """The outcome of Newton's method on the positions of the atoms.
+    """The outcome of Newton's method on the positions of the atoms, as in :class:`SecondOrder`.
 
-    - ``gradient``: Largest velocity of an atom.
-    - ``least``: Least eigenvalue of the Hessian in L^2.
-    - ``converged``: Whether the gradient and the descending curvature fell below the tolerance.
+    ``converged``: whether ``gradient`` and the negative part of ``least`` are within the tolerance.
     """
 
     measure: Measure
@@ -128,7 +120,7 @@ def newton(
         eta *= min(1.0, 0.5 / max(np.linalg.norm(eta, axis=1).max(), 1e-300))
         noise = 1e-13 * max(1.0, abs(energy))
         for _ in range(40):
-            moved = Measure(SPHERE.retract(x, eta), w)
+            moved = Measure(Sphere().retract(x, eta), w)
             value, velocity, fastest = _derivative(F, moved)
             # the energy falls, or the velocities do where energies are rounded
             if value < energy - noise or (value <= energy + noise and fastest < speed):
@@ -141,9 +133,5 @@ def newton(
 
 
 def _check(F, mu) -> None:
-    validate.instance(F, "F", SphereEnergy)
-    F.at(mu)  # refuses atoms of the wrong dimension or off the sphere
-    if np.iscomplexobj(mu.atoms):
-        raise TypeError("mu: expected real atoms, got complex ones")
-    if not (mu.weights > 0).all():
-        raise ValueError(f"mu: expected positive weights, got {mu.weights.min():g}; see merge()")
+    check(validate.instance(F, "F", SphereEnergy), mu)
+    F.at(mu)  # refuses atoms of the wrong dimension

@@ -6,8 +6,6 @@ need not. The rule is a statement about the run, not about a limit: what has sto
 much later (metastability).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -166,8 +164,6 @@ def settle(
     - ``record``: Keep positions at every ``record``-th snapshot, and at the last. Default: none.
     - ``progress``: Show a bar. Default: after two seconds, on a terminal or in a notebook.
 
-    Examples
-    --------
     Attention pulls three particles together:
 
     >>> angle = np.array([0.0, 0.5, 1.5])

@@ -15,8 +15,7 @@ from mfbook.stability.monotone import (
     curvature_margin,
     strong_monotonicity,
 )
-from mfbook.stability.radial import RadialDrift, radial_drift
-from mfbook.stability.rates import KLFit, kl_fit
+from mfbook.stability.rates import KLFit, RadialDrift, kl_fit, radial_drift
 from mfbook.stability.support import Alternative, Stationarity, best_alternative, stationarity
 
 __all__ = [

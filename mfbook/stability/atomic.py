@@ -10,8 +10,6 @@ where :math:`\bar\eta_l` is the mean displacement of the particles of atom l. So
 block matrix :math:`(H_j\delta_{jl}+w_lK_{jl})` and deviations from them with :math:`H_j` alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,9 +23,10 @@ from mfbook.space import Ball, Euclidean, Sphere
 
 __all__ = ["AtomicStability", "atomic_stability"]
 
-#: Size of complex steps. They have no cancellation, so the square is far below rounding; and small
-#: weights or gradients times the step are still normal numbers in float32.
+#: Size of complex steps. They have no cancellation, so the square is far below rounding.
 TINY = 1e-20
+#: Relative error of one rounding.
+EPS = float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +85,7 @@ def atomic_stability(F: Functional, mu: Measure) -> AtomicStability:
     gradient = local.gradient(x)
     H = curvature(local, x)
     # weights so small that the step times them is none get a little mass, far below rounding
-    lifted = Measure(x, np.maximum(w, precision(F, gradient.dtype) ** 2))
+    lifted = Measure(x, np.maximum(w, EPS**2))
     K = np.stack([response(F, lifted, j, x) for j in range(m)], axis=1)
     _compare(F, mu, H, K)
 
@@ -139,12 +138,6 @@ def functional(F, *, flat: bool = False) -> None:
         raise ValueError(f"F: expected a functional on a flat space, got one on {F.space}")
 
 
-def precision(F, dtype) -> float:
-    """Relative rounding error of a gradient of this type: that of the roughest term of F."""
-    terms = [G for _, G in getattr(F, "terms", ((1.0, F),))]
-    return max(float(np.finfo(getattr(G, "dtype", dtype)).eps) for G in terms)
-
-
 def check(F, mu) -> None:
     functional(F)
     check_start(mu, F.space)
@@ -184,8 +177,7 @@ def _compare(F, mu, H, K) -> None:
     """
     x, w, space = mu.atoms, mu.weights, F.space
     gradient = F.at(mu).gradient(x)
-    eps = precision(F, gradient.dtype)
-    h, v = np.cbrt(eps), np.random.default_rng(0).uniform(-1, 1, size=x.shape)
+    h, v = np.cbrt(EPS), np.random.default_rng(0).uniform(-1, 1, size=x.shape)
     # on a sphere a functional may be defined there only; in a ball it is asked a step outside
     place = space if isinstance(space, Sphere) else Euclidean()
     v = place.tangent(x, v)
@@ -196,9 +188,9 @@ def _compare(F, mu, H, K) -> None:
     size = max(np.abs(H).max(), np.abs(K).max()) * np.sqrt(mu.dim)
     # the differences lose digits where points or gradients are large beside their step; and where
     # everything cancels, as for labels that a measure explains, both sides are rounding
-    lost = eps * (1 + np.abs(x).max()) / h
-    allowed = (1e-4 + 100 * np.sqrt(eps) + lost) * size
-    allowed += 1e3 * eps * (1 + np.abs(gradient).max() / h)
+    lost = EPS * (1 + np.abs(x).max()) / h
+    allowed = (1e-4 + 100 * np.sqrt(EPS) + lost) * size
+    allowed += 1e3 * EPS * (1 + np.abs(gradient).max() / h)
     for what, by in (
         ("complex steps and central differences of its gradient disagree", error),
         ("its gradient is no functional's: second derivatives are not symmetric", skew),

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from mfbook import _validate as validate
 from mfbook.functional import Functional
 from mfbook.measure import Measure
-from mfbook.stability.atomic import atomic_stability, functional, precision
+from mfbook.stability.atomic import EPS, atomic_stability, functional
 
 __all__ = ["DiracStability", "dirac_stability"]
 
@@ -106,9 +106,8 @@ def dirac_stability(
     H, K = report.H[0], report.K[0, 0]
     # not below 1: where everything cancels the eigenvalues are roundings, and all of one size
     size = max(1.0, np.abs(report.deviations).max(), np.abs(report.collective).max())
-    rounding = 100 * precision(F, report.gradient.dtype)
     norm = float(np.linalg.norm(report.gradient[0]))
-    if not norm <= max(stationary, rounding) * size:
+    if not norm <= max(stationary, 100 * EPS) * size:
         raise ValueError(
             f"theta: expected a stationary point, where the gradient of the first variation "
             f"vanishes, got gradient norm {norm:.3g}; stationary_head(F, theta) seeks one"
@@ -118,5 +117,5 @@ def dirac_stability(
     split = np.linalg.eigh(basis @ H @ basis.T)[1][:, 0] @ basis
     return DiracStability(
         validate.frozen(theta), H, K, report.deviations[0], report.collective, split,
-        basis[0], norm, float(max(tolerance, rounding) * size),
+        basis[0], norm, float(max(tolerance, 100 * EPS) * size),
     )  # fmt: skip

@@ -12,13 +12,12 @@ constant from above: what is found here refutes, it does not prove.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
-from mfbook._types import Seed
 from mfbook.functional import Functional
 from mfbook.measure import Measure
 from mfbook.optimise.descent import descend
@@ -41,18 +40,17 @@ DESCENT = {"ftol": 1e-15, "gtol": 1e-9, "maxls": 50, "maxcor": 30}
 class Monotonicity:
     """Least quotient of (45) found near a measure: no larger constant satisfies (45) there.
 
-    It is attained at ``worst``, whose atom i belongs to atom ``parent[i]`` of the measure.
+    It is attained at ``worst``, where equally many particles follow each atom of the measure.
     """
 
     constant: float
     worst: Measure
-    parent: np.ndarray = field(repr=False)
 
 
 def strong_monotonicity(
     F: Functional,
     mu: Measure,
-    rng: Seed,
+    rng: validate.Seed,
     radius: float,
     *,
     near: str = "W2",
@@ -141,7 +139,7 @@ def strong_monotonicity(
         # closer to the measure a quotient is mostly rounding
         if run.value < least and extent(delta, w) >= radius * NEAREST:
             least, worst = run.value, [delta, w]
-    return Monotonicity(least, Measure(still + worst[0], worst[1]), parent)
+    return Monotonicity(least, Measure(still + worst[0], worst[1]))
 
 
 def _lowest(F, mu, parts):
@@ -199,26 +197,26 @@ class CurvatureMargin:
 
 
 def curvature_margin(
-    F: Functional, theta: ArrayLike, rng: Seed, radius: float, *, samples: int = 16, parts: int = 2
+    F: Functional, theta: ArrayLike, rng: validate.Seed, radius: float, *, samples: int = 16
 ) -> CurvatureMargin:
     r"""Sample the curvature and the measure dependence of :math:`\nabla\delta F` around a point.
 
     Remark 7.2: if on a neighbourhood :math:`\nabla^2\delta F\succeq mI` and
     :math:`\|\nabla\delta F(\theta;\mu)-\nabla\delta F(\theta;\nu)\|\le\ell\,W_2(\mu,\nu)` with
-    :math:`\ell<m`, then (45) holds with :math:`\lambda=m-\ell`. Here points and the ``parts`` atoms
-    of ``samples`` measures are in the ball around ``theta`` (D,); the first sample is its centre.
+    :math:`\ell<m`, then (45) holds with :math:`\lambda=m-\ell`. Here points and the two atoms of
+    ``samples`` measures are in the ball around ``theta`` (D,); the first sample is its centre.
     F is on a flat space and accepts complex points and atoms.
     """
     atomic.functional(F, flat=True)
     theta = validate.array(theta, "theta", ("D",), largest=validate.LARGEST).astype(float)
     rng, radius = validate.generator(rng), validate.scale(radius, "radius")
-    samples, parts = validate.count(samples, "samples"), validate.count(parts, "parts")
+    samples = validate.count(samples, "samples")
     ball, m, ell = Ball(radius, (len(theta),)), np.inf, 0.0
     for i in range(samples):
         # at the first sample everything sits at the centre
-        points = theta + (0 if i == 0 else 1) * ball.sample(rng, parts + 1)
+        points = theta + (0 if i == 0 else 1) * ball.sample(rng, 3)
         with validate.naming("theta"):
-            mu = Measure(points[1:], rng.dirichlet(np.ones(parts)))
+            mu = Measure(points[1:], rng.dirichlet(np.ones(2)))
             (H,) = atomic.curvature(F.at(mu), points[:1])
             (K,) = atomic.response(F, mu, 0, points[:1])
         m = min(m, float(np.linalg.eigvalsh((H + H.T) / 2)[0]))

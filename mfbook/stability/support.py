@@ -4,15 +4,13 @@ Stationary means :math:`\nabla\delta F(\theta;\mu)=0` on the support (Theorem 6.
 that no alternative head has a smaller first variation (Theorem 4.3, equation (60)).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import scipy
 
-from mfbook._types import Seed
+from mfbook._validate import Seed
 from mfbook.functional import Functional
 from mfbook.measure import Measure, check_measure
 from mfbook.optimise import frank_wolfe_gap

@@ -76,7 +76,7 @@ CALLS = {
     "SphereEnergy.gradient": call(MODEL.gradient, x=RING.atoms, mu=RING),
     "Ridge": call(mf.Ridge, asked, lam=0.5),
     "Anchor": call(mf.Anchor, asked, lam=0.5, a=OMEGA),
-    "Euclidean": call(Euclidean().distance, x=UNITS, y=UNITS[::-1]),
+    "Euclidean": call(Euclidean().retract, x=UNITS, v=UNITS[::-1]),
     "Ball": call(Ball, radius=2.0, blocks=(2, 1)),
     "Ball.project": call(Ball(1.0, (2,)).project, x=UNITS),
     "Sphere": call(mf.Sphere().retract, x=UNITS, v=0 * UNITS),

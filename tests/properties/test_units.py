@@ -26,9 +26,7 @@ def documented():
 
 
 def test_the_unit_of_an_angle_is_named():
-    angled = {
-        name: doc for name, doc in documented() if ANGLE.search(doc.partition("Examples\n---")[0])
-    }
+    angled = {name: doc for name, doc in documented() if ANGLE.search(doc.partition("\n>>> ")[0])}
     assert [name for name, doc in angled.items() if "radian" not in doc] == []
     found = {name.rpartition(".")[2] for name in angled}
     assert {"clusters", "kernel", "distance"} <= found

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.special import expit, ndtr
+from scipy.special import ndtr
 
 from mfbook.activations import NAMED, TANH, Activation, activation, leaky_relu
 
@@ -17,7 +17,6 @@ SIGMA = {
     "leaky_relu": lambda s: np.where(s > 0, s, s / 100),
     "leaky_relu(0.3)": lambda s: np.where(s > 0, s, 0.3 * s),
     "gelu": lambda s: s * ndtr(s),
-    "silu": lambda s: s * expit(s),
     "tanh": np.tanh,
     "linear": lambda s: s,
 }

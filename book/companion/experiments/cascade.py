@@ -19,7 +19,7 @@ from companion.experiments import _stored
 from companion.mathematics.landscape.uniform import best_uniform
 from companion.tasks import entropy
 from mfbook.attention import AttentionRisk, HeadShape
-from mfbook.attention.loss import cross_entropy, softmax
+from mfbook.attention.features import cross_entropy, softmax
 from mfbook.measure import Measure
 
 SHAPE = HeadShape(d=2, k=1, v=1)

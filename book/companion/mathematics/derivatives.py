@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mfbook._types import Seed
+from mfbook._validate import Seed
 from mfbook.attention import HeadShape
 from mfbook.optimise.descent import descend
 from mfbook.space import Euclidean

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mfbook.attention import HeadShape, softmax
-from mfbook.attention.loss import loss
+from mfbook.attention.features import loss
 from mfbook.functional import Functional
 from mfbook.measure import Measure
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mfbook._blocks import blocks
-from mfbook._types import Seed
+from mfbook._validate import Seed
 from mfbook.activations import Activation, activation
 from mfbook.functional import Functional
 from mfbook.measure import Measure

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mfbook._blocks import blocks
-from mfbook.attention.loss import loss, softmax
+from mfbook.attention.features import loss, softmax
 from mfbook.attention.risk import AttentionRisk
 
 __all__ = ["weighted_gradient"]

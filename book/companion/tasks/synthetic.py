@@ -6,7 +6,7 @@ import numpy as np
 
 from companion.tasks.embedding import join, names, positions, tied, words
 from companion.tasks.task import Task, entropy
-from mfbook._types import Seed
+from mfbook._validate import Seed
 from mfbook.attention import AttentionRisk, HeadShape, softmax
 from mfbook.measure import Measure
 from mfbook.space import Ball

@@ -17,7 +17,7 @@ import numpy as np
 
 from companion.tasks.embedding import join, positions, tied, words
 from companion.tasks.task import Task
-from mfbook._types import Seed
+from mfbook._validate import Seed
 
 #: The characters of a cleaned text, in the order of their token ids.
 ALPHABET = "abcdefghijklmnopqrstuvwxyz .,"

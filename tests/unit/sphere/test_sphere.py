@@ -328,19 +328,12 @@ def test_linear_systems_are_those_of_the_jacobian(d, n, kind, beta, normalised):
     name = "tanh" if n > 100 else ("relu", "gelu")[n % 2]
     units = energy(beta, name, d, bias=True, B=plain.B, normalised=normalised)
     for F in (plain, units):
-        # of the functional: the energy's own field, whatever the normalisation
-        own = jacobian(replace(F, normalised=False), mu)
-        u = jacobian(F, mu) if normalised else own
-        for linear, J in (
-            (F.field().linearised(mu), -u), (F.field(True).linearised(mu), u),
-            (F.at(mu).linearised(2.5), 2.5 * own),
-        ):  # fmt: skip
+        u = jacobian(F, mu)
+        for linear, J in ((F.field().linearised(mu), -u), (F.field(True).linearised(mu), u)):
             for c in (0.3, -1.3, 0.3):
                 wanted = np.linalg.solve(np.eye(len(J)) - c * J, b.ravel()).reshape(b.shape)
                 error = np.abs(linear.solve(c, b) - wanted).max()
                 assert error < 1e-11 * max(1, np.abs(wanted).max())
-    with pytest.raises(ValueError, match="^b:"):
-        linear.solve(0.5, b[:2])
     # integrators try steps that are too long: the answer is not finite, and the next one is
     bad = np.where(np.arange(n)[:, None] == 3, np.inf, b)
     assert not np.isfinite(linear.solve(0.5, bad)).any() and np.isfinite(linear.solve(0.5, b)).all()

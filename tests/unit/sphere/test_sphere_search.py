@@ -197,7 +197,7 @@ def test_beyond_eight_dimensions_the_bound_is_crude_and_says_so():
     assert 0 <= gap.found <= gap.rigorous < np.inf
 
 
-@pytest.mark.parametrize("activation", ("relu", "gelu", "silu", "tanh"))
+@pytest.mark.parametrize("activation", ("relu", "gelu", "tanh"))
 def test_the_crude_bound_is_below_and_attained(activation):
     """Below all values found; equal where the unit and the attention are least at one point."""
     room = []
