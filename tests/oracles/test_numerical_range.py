@@ -13,12 +13,12 @@ import pytest
 from mpmath import mp, mpf
 
 from companion.mathematics.constants import hessian_attained, inflection
-from companion.mathematics.tokens import TokenEnergy, softmax_field, softmax_potential
+from companion.mathematics.tokens import softmax_field, softmax_potential
 from mfbook import bounds
 from mfbook.activations import GELU, TANH
 from mfbook.attention import AttentionRisk, HeadShape, attention_weights, features
 from mfbook.confinement import Ridge
-from mfbook.flow import RK4, Adaptive, Euler, gradient_flow, polynomial_decay, sgd
+from mfbook.flow import Adaptive, gradient_flow, polynomial_decay
 from mfbook.flow.ensemble import ensemble_gradient
 from mfbook.measure import Measure, mixture
 from mfbook.sphere import (
@@ -27,7 +27,6 @@ from mfbook.sphere import (
     funk_hecke,
     kernel,
     minimise_on_circle,
-    second_order,
     settle,
 )
 from mfbook.stability import atomic_stability
@@ -163,18 +162,6 @@ def test_energy_and_field_at_any_temperature(beta):
     close(G.velocity(away, mu), tangent(away, N / Z[:, None]), tolerance * 10)
 
 
-@pytest.mark.parametrize("beta", [1e-6, 1.0, 1e6])
-def test_coincident_particles(beta):
-    """Two at one place and one across: in the plane the Jacobian is in closed form."""
-    mu = Measure([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]], [0.25, 0.25, 0.5])
-    far = math.exp(-2 * beta)
-    # the kernel over beta has the second derivatives -1 at angle 0 and e^{-2 beta} at angle pi
-    near = np.array([[-0.25, 0.25, 0], [0.25, -0.25, 0], [0, 0, 0]])
-    across = far * np.array([[0.5, 0, -0.5], [0, 0.5, -0.5], [-0.25, -0.25, 0.5]])
-    expected = np.sort(np.linalg.eigvals(near + across).real)
-    assert np.abs(second_order(SphereEnergy(beta), mu).eigenvalues - expected).max() < 1e-14
-
-
 @pytest.mark.parametrize("beta", BETAS)
 def test_kernel_and_its_constants(beta):
     b = mpf(beta)
@@ -285,29 +272,6 @@ def test_softmax_attention_at_any_size(size):
     error = abs(exact(softmax_potential(x, mu)) - logs)
     assert max(error) <= 1e-14 * max(1, *map(abs, logs))
     close(softmax_field(x, mu), np.array([softmax(row) @ seen for row in scores]))
-
-
-@pytest.mark.parametrize("beta", BETAS)
-def test_interaction_energy_at_any_temperature(beta):
-    x = np.random.default_rng(3).normal(size=(4, 2))
-    x *= 10 / math.sqrt(beta) / np.linalg.norm(x, axis=1).max()  # exponents up to 100
-    w = np.array([0.1, 0.2, 0.3, 0.4])
-    K = np.array([[mpmath.exp(mpf(beta) * (p @ q)) for q in exact(x)] for p in exact(x)])
-    F, mu = TokenEnergy(beta), Measure(x, w)
-    close(F(mu), -exact(w) @ K @ exact(w) / (2 * mpf(beta)))
-    close(F.first_variation(x, mu), -K @ exact(w) / mpf(beta))
-    close(F.gradient(x, mu), -(K * exact(w)) @ exact(x))
-
-
-@pytest.mark.parametrize("step", [LEAST, 1e-300, 1e-100])
-def test_steps_that_move_nothing(step):
-    mu, times = Measure([[1.0], [1e-300]]), [0.0, 3 * step]
-    runs = [gradient_flow(Ridge(1.0), mu, times, solver=kind(step)) for kind in (Euler, RK4)]
-    for run in (*runs, sgd(Ridge(1.0), mu, times, step, 0)):
-        assert run.completed and np.array_equal(run.end.atoms, mu.atoms) and run.steps == 3
-    for method in METHODS:
-        with pytest.raises(ValueError, match="^times: "):
-            gradient_flow(Ridge(1.0), mu, times, solver=Adaptive(method=method))
 
 
 @pytest.mark.parametrize("rate", [1e-70, 1e6, 1e70])

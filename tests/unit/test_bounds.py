@@ -11,7 +11,6 @@ import pytest
 from examples import small_risk
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.integrate import quad
 from scipy.optimize import minimize
 
 from companion.mathematics.constants import hessian_attained, sharp_jacobian_bound
@@ -238,20 +237,6 @@ def test_growth_bound_holds_for_euler_and_for_stochastic_steps(seed, step, sampl
             assert now[1][0] <= bound.queries * (1 + 1e-12)
 
 
-@pytest.mark.parametrize(("k", "R_X", "R_U"), [(1, 1.3, 0.7), (4, 0.6, 1.9)])
-def test_growth_is_that_of_its_own_slopes(k, R_X, R_U):
-    c = np.sqrt(2) * R_X * R_U
-    for tau, values, queries in ((0.7, 0.8, 1.1), (0.2, 2.0, 0.3)):
-        bound = bounds.growth_bound(R_X, R_U, k, tau, values, queries)
-        assert bound.values == pytest.approx(values * np.exp(c * tau), rel=1e-14)
-
-        def rate(t, values=values):  # d/dt |W_V|, |W_O| <= c times the other
-            return rate_of_queries(R_X, R_U, k, values * np.exp(c * t))
-
-        exponent = quad(rate, 0, tau, epsabs=0, epsrel=1e-13)[0]
-        assert bound.queries == pytest.approx(queries * np.exp(exponent), rel=1e-12)
-
-
 def worst_residual(R_X=1.3, R_U=0.7):
     """One token whose label the other heads exclude with certainty."""
     W_U = R_U / math.sqrt(2) * np.array([[1.0, -1.0]])
@@ -311,15 +296,6 @@ def test_feature_variance_and_leading_coefficient_against_loops(heads, S, T):
     r = max(np.linalg.norm(W, axis=(1, 2)).max() for W in risk.shape.split(mu.atoms))
     assert sigma2 <= bounds.feature_bound(R_X, R_U, r) ** 2
     assert bounds.feature_variance(risk, Measure.dirac(mu.atoms[0])) < 1e-28
-
-
-def test_data_radii():
-    risk, rng = small_risk(3)
-    R_X, R_U = bounds.data_radii(risk.X, risk.W_U)
-    directions = rng.normal(size=(2000, 3))
-    assert R_X == max(np.linalg.norm(x) for x in risk.X.reshape(-1, 3))
-    stretch = np.linalg.norm(directions @ risk.W_U, axis=1) / np.linalg.norm(directions, axis=1)
-    assert 0.99 * R_U < stretch.max() <= R_U
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -182,28 +182,6 @@ def some(seed, dim, n):
     return found[:n]
 
 
-@pytest.mark.parametrize("k", range(12))
-def test_test_functions_have_lipschitz_constant_one(k):
-    f, rng = some(28, 3, 12)[k], np.random.default_rng(26)
-    x, h = rng.normal(size=(200, 3)) * rng.exponential(2, size=(200, 1)), 1e-5
-    values, size = f(x), np.linalg.norm(f.gradient(x), axis=1)
-    assert (np.abs(values[:, None] - values) <= lengths(x, x) * (1 + 1e-12) + 1e-14).all()
-    assert size.max() <= 1 + 1e-14
-    if not f.name.startswith("saturated"):
-        np.testing.assert_allclose(size, 1, rtol=1e-14)
-    numeric = [(f(x + h * e) - f(x - h * e)) / (2 * h) for e in np.eye(3)]
-    np.testing.assert_allclose(f.gradient(x), np.transpose(numeric), atol=1e-7)
-
-
-def test_values_of_test_functions():
-    x, u = np.random.default_rng(27).normal(size=(9, 2)), np.array([0.6, -0.8])
-    np.testing.assert_allclose(direction(3 * u)(x), x @ u, rtol=1e-13)
-    np.testing.assert_allclose(distance_to(u)(x), np.linalg.norm(x - u, axis=1), rtol=1e-14)
-    np.testing.assert_array_equal(distance_to(x[0]).gradient(x[:1]), [[0, 0]])
-    expected = 2 * np.tanh((x @ u - 0.25) / 2)
-    np.testing.assert_allclose(saturated(3 * u, 0.25, 2.0)(x), expected, rtol=1e-13)
-
-
 @given(seeds, st.integers(1, 4), st.booleans())
 def test_no_test_function_sees_more_than_w1(seed, dim, uniform):
     mu, nu = cloud(seed, 6, dim, uniform), cloud(seed + 1, 6, dim, uniform)

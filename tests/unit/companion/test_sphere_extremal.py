@@ -8,8 +8,6 @@ import pytest
 from examples import circle, points
 
 from companion.mathematics.landscape import maximise_potential, sign_regions
-from mfbook.measure import Measure
-from mfbook.sphere import SphereEnergy
 
 
 def unit(x):
@@ -203,19 +201,3 @@ def test_rotation_permutation_repetition_idle_units_and_scale():
     table = more[1].candidates
     np.testing.assert_array_equal(table.regions.signs[:, :6], best.candidates.regions.signs)
     np.testing.assert_allclose(table.values, best.candidates.values, atol=1e-13)
-
-
-def test_zero_has_no_sign():
-    best = maximise_potential(np.eye(2), [-2.0, -1.0])
-    zeros = np.array([best.value, *best.candidates.values])
-    assert best.value == 0 and not np.signbit(zeros[zeros == 0]).any()
-
-
-def test_an_energy_and_its_diracs():
-    a, omega = draw(2, 3, 3)
-    F = SphereEnergy(4.0, a, omega)
-    best = maximise_potential(F)
-    assert best.value == maximise_potential(a, omega).value
-    energy = F(Measure.dirac(best.points[0]))
-    assert energy == pytest.approx(1 / 8 + best.value / 2)
-    assert all(F(Measure(points(seed, 4, 3))) <= energy for seed in range(20))

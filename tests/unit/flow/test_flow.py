@@ -1,9 +1,6 @@
 """Flows: order, exact solutions, conservation, clocks, events, failures."""
 
-import io
 import itertools
-import sys
-import time
 import warnings
 
 import numpy as np
@@ -161,22 +158,6 @@ def test_only_what_may_move_is_dissipated():
     assert dissipation(F, Measure([[0.6, 0.8]])) == pytest.approx(25 - 9, rel=1e-14)
     mu = Measure([[3.0], [4.0]], [0.25, 0.75])
     assert dissipation(Ridge(2.0), mu) == pytest.approx(0.25 * 36 + 0.75 * 64)
-
-
-class Geodesics(Sphere):
-    """The circle with steps along it: a space of a user's own."""
-
-    def retract(self, x, v):
-        angle = np.linalg.norm(v, axis=1, keepdims=True)
-        return np.cos(angle) * x + np.sinc(angle / np.pi) * v
-
-
-def test_steps_are_those_of_the_space():
-    start, times = Measure(Sphere().sample(0, 3, 2)), np.linspace(0, 2, 5)
-    turn = np.array([[0.0, 1.0], [-1.0, 0.0]])
-    run = flow(lambda x, mu: x @ turn, start, times, Geodesics(), solver=Euler(0.5))
-    for t, atoms in zip(times, run.atoms, strict=True):
-        np.testing.assert_allclose(atoms, start.atoms @ expm(t * turn), atol=1e-13)
 
 
 @pytest.mark.parametrize("method", ["DOP853", "LSODA"])
@@ -351,15 +332,6 @@ def test_failure_of_the_solver_is_reported(method):
     assert not run.completed and run.t.tolist() == [0.0, 0.25] and run.reason in repr(run)
 
 
-@pytest.mark.parametrize("method", ["DOP853", "LSODA", "rk4"])
-def test_errors_of_the_field_are_not_hidden(method):
-    def wrong(x, mu):
-        raise ZeroDivisionError("mine")
-
-    with pytest.raises(ZeroDivisionError, match="mine"):
-        flow(wrong, START, [0, 1.0], solver=chosen(method, 0.5, 1e-6))
-
-
 def test_trajectory_gives_measures_that_nobody_changes():
     run = gradient_flow(Ridge(1.0), START, [0, 0.5, 1.0], dense=True)
     assert len(run) == 3 and run.measure(1).weights.tolist() == START.weights.tolist()
@@ -448,24 +420,6 @@ def test_steps_that_collapse_at_kinks_are_noticed():
     assert len(run) < 3
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-@pytest.mark.parametrize("file, seconds, shown", [
-    (Terminal, 0.3, True), (Terminal, 0.0, False), (io.StringIO, 0.3, False),
-])  # fmt: skip
-def test_a_terminal_is_told_after_two_seconds(file, seconds, shown, monkeypatch):
-    def slow(x, mu):
-        time.sleep(seconds)
-        return -x
-
-    monkeypatch.setattr(sys, "stderr", file())
-    flow(slow, START, [0.0, 5.0], solver=Euler(0.5))
-    assert ("flow of 3 atoms" in sys.stderr.getvalue()) == shown
-
-
 def test_a_budget_that_is_spent():
     whole = gradient_flow(R, MU, [0.0, 0.5, 2.0])
     part = gradient_flow(R, MU, [0.0, 0.5, 2.0], solver=Adaptive(budget=whole.evaluations // 2))
@@ -499,16 +453,3 @@ def test_a_stiff_horizon_is_given_to_a_stiff_method():
     run = gradient_flow(Ridge(1e6) + Anchor(1.0, [3.0]), ONE, [0.0, 100.0])
     assert run.completed and run.method.endswith("LSODA") and run.evaluations < 20_000
     assert run.end.atoms[0, 0] == pytest.approx(3 / (1e6 + 1), abs=1e-8)
-
-
-@pytest.mark.parametrize("radius", [0.5, 0.8])
-def test_heads_in_balls_cost_no_more_than_free_ones(radius):
-    shape = R.shape
-    inside = shape.ball(radius)
-    start = Measure(inside.project(MU.atoms), MU.weights)
-    free = gradient_flow(R, start, [0.0, 50.0])
-    held = gradient_flow(R.on(inside), start, [0.0, 50.0])
-    assert held.completed and held.evaluations < 4 * free.evaluations
-    assert inside.contains(held.end.atoms).all()
-    fine = gradient_flow(R.on(inside), start, [0.0, 50.0], solver=Adaptive(1e-7, 1e-9, "RK23"))
-    assert held.value[-1] == pytest.approx(fine.value[-1], abs=1e-4)

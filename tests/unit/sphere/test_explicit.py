@@ -146,17 +146,3 @@ def test_particles_that_move_as_one_change_nothing_else(d):
     assert apart.atoms.shape == together.atoms.shape == (len(apart.t), 40, d)
     assert np.abs(apart.atoms - together.atoms).max() < 1e-8
     assert np.abs(apart.value - together.value).max() < 1e-12
-
-
-def test_rules_that_do_not_exist_are_refused():
-    for name, value in {
-        "step": 0.0, "between": 0, "window": 0, "tolerance": -1.0, "most": 0,
-        "collapse": -1.0,
-    }.items():  # fmt: skip
-        with pytest.raises(ValueError, match=f"^{name}:"):
-            Explicit(**{name: value})
-    with pytest.raises(TypeError, match="^cap:"):
-        Explicit(cap=1)
-    mu, F = setup(2, "none", False, 3.0)
-    with pytest.raises(TypeError, match="^solver:"):
-        settle(F, mu, solver="source")

@@ -89,19 +89,6 @@ def test_bound_is_below_a_dense_search_on_spheres(d, activation):
     assert 0 <= gap.found <= gap.rigorous
 
 
-@pytest.mark.parametrize("beta", (1e-2, 1.0, 30.0, 1e3, 1e5))
-def test_the_search_finds_the_least_value_before_anything_is_proved(beta):
-    """On the circle its grid is finer than the kernel and its steps are Newton's, kinks or none."""
-    for seed, name in enumerate((*NAMED, None)):
-        units = dict(seed=seed, bias=seed % 2 == 0, scale=0.3)
-        F = SphereEnergy(beta) if name is None else energy(beta, name, **units)
-        for n in (1, 4, 2000)[: 2 if beta > 1e3 else 3]:
-            local = F.at(on_sphere(seed, n, 2))
-            early, late = local.minimise(0, budget=1), local.minimise(0)
-            assert late.converged
-            assert early.value == pytest.approx(late.value, abs=rounding(F))
-
-
 CASES = {
     "relu": (energy(30.0, "relu", seed=3, scale=0.3, bias=True), on_sphere(3, 5, 2)),
     "sine": (energy(30.0, SINE, seed=3, scale=0.3, bias=True), on_sphere(3, 5, 2)),
@@ -189,14 +176,6 @@ def test_one_atom_without_units(d, beta):
     assert found.converged or d > 2
 
 
-def test_beyond_eight_dimensions_the_bound_is_crude_and_says_so():
-    F, mu = SphereEnergy(1.0), on_sphere(0, 4, 9)
-    found, gap = F.at(mu).minimise(0), frank_wolfe_gap(F, mu, 0)
-    assert not found.converged and not gap.converged
-    assert 0 < found.lower_bound <= F.at(mu).first_variation(points(1, 2000, 9)).min()
-    assert 0 <= gap.found <= gap.rigorous < np.inf
-
-
 @pytest.mark.parametrize("activation", ("relu", "gelu", "silu", "tanh"))
 def test_the_crude_bound_is_below_and_attained(activation):
     """Below all values found; equal where the unit and the attention are least at one point."""
@@ -281,31 +260,3 @@ def test_rotations_permutations_repetitions_and_idle_parts(d, seed):
         changed = functional.at(measure).minimise(1)
         assert changed.converged and changed.value == pytest.approx(found.value, abs=1e-12)
         assert changed.lower_bound <= found.value + 1e-13
-
-
-@pytest.mark.parametrize("beta", (1e-3, 1.0, 50.0, 1e4))
-def test_many_atoms_against_a_sum_over_all(beta):
-    F, mu = energy(beta, "gelu", seed=1), on_sphere(3, 4000, 2)
-    found = F.at(mu).minimise(0)
-    x = np.concatenate([found.point[None], circle(1000)])
-    direct = np.exp(beta * (x @ mu.atoms.T - 1)) @ mu.weights / beta + F.potential(x) / 2
-    assert found.value == pytest.approx(direct[0], abs=1e-13 * (1 + 1 / beta))
-    assert found.lower_bound <= direct.min() + 1e-14 and found.converged
-
-
-def test_a_ridge_is_not_for_the_sphere():
-    assert energy(1.0).at(on_sphere(0, 3, 2)).minimise(0, ridge=1.0) is NotImplemented
-
-
-@pytest.mark.parametrize("beta", (0.5, 40.0))
-@pytest.mark.parametrize("activation", ("relu", "tanh"))
-def test_of_a_measure_that_makes_it_flat_the_bound_closes_at_once(activation, beta):
-    """Its own third derivative is small, whatever that of the kernel."""
-    F, n = energy(beta, activation, scale=1e-9), 80
-    t = 2 * np.pi * np.arange(n) / n
-    for ripple in (0.0, 1e-9, 1e-3):
-        w = 1 + ripple * np.cos(3 * t)
-        mu = Measure(circle(n), w / w.sum())
-        found = F.at(mu).minimise(0)
-        assert_bracket(F, mu, found)
-        assert found.converged and (ripple > 1e-6 or found.evaluations < 2000)

@@ -13,7 +13,6 @@ from mfbook.measure import Measure
 from mfbook.space import Sphere
 from mfbook.stability import (
     atomic_stability,
-    curvature_margin,
     dirac_stability,
     strong_monotonicity,
 )
@@ -246,22 +245,6 @@ def test_what_is_not_stationary_or_not_inside_is_refused():
         refused("theta", lambda: dirac_stability(G, theta))  # noqa: B023
         refused("mu", lambda: atomic_stability(G, mu))  # noqa: B023
         refused("mu", lambda: strong_monotonicity(G, mu, 0, 0.1))  # noqa: B023
-
-
-def test_what_does_not_fit_together():
-    R, F, mu = make(0)[0], Ridge(1.0), Measure([[0.0, 1.0]])
-    light, round_ = Measure([[0.0, 1.0]] * 2, [0.0, 1.0]), Energy(np.eye(2), np.eye(2), Sphere())
-    refused("theta", lambda: dirac_stability(R.on(R.shape.ball(1.0)), [1.0, 2.0]))
-    refused("theta", lambda: curvature_margin(R, [1.0, 2.0], 0, 1.0))
-    refused("near", lambda: strong_monotonicity(F, mu, 0, 1.0, near="W1"))
-    refused("F", lambda: strong_monotonicity(round_, mu, 0, 1.0))
-    refused("F", lambda: curvature_margin(round_, mu.atoms[0], 0, 1.0))
-    for call in (
-        lambda m: atomic_stability(F, m),
-        lambda m: strong_monotonicity(F, m, 0, 1.0),
-    ):
-        refused("mu", lambda: call(light))  # noqa: B023
-        refused("mu", lambda: call(Measure([[1j, 1.0]])), TypeError)  # noqa: B023
 
 
 class Wrong(Energy):
