@@ -10,6 +10,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from examples import on_circle
 from mpmath import mp, mpf
 
 from companion.mathematics.constants import hessian_attained, inflection
@@ -26,10 +27,8 @@ from mfbook.sphere import (
     anticoncentration,
     funk_hecke,
     kernel,
-    minimise_on_circle,
     settle,
 )
-from mfbook.stability import atomic_stability
 from mfbook.transport import optimal_plan, wasserstein
 
 EPS = np.finfo(float).eps
@@ -125,10 +124,6 @@ def test_heads_of_any_size(size):
     assert np.abs(g - equal).max() <= 1e-11 * np.abs(equal).max()
 
 
-def circle(angles):
-    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
-
-
 def pair_sums(x, y, w, beta):
     """Z and N of the kernel with sharpness beta, at points x for particles y."""
     x, y, w = exact(x), exact(y), exact(w)
@@ -145,7 +140,7 @@ def tangent(x, v):
 @pytest.mark.parametrize("beta", BETAS)
 def test_energy_and_field_at_any_temperature(beta):
     width = min(1.0, 1 / math.sqrt(beta))  # neighbours at distances that the kernel sees
-    x = circle(np.array([0.0, 0.0, width, 2.5 * width, 2.0]))
+    x = on_circle(0.0, 0.0, width, 2.5 * width, 2.0)
     x = np.column_stack([x * np.cos(width), np.full(5, np.sin(width))])
     w = np.array([0.3, 0.1, 0.2, 0.15, 0.25])
     Z, N = pair_sums(x, x, w, beta)
@@ -192,16 +187,6 @@ def test_kernel_and_its_constants(beta):
     close(found, [a, g(max(top, mpf(-1)))])
 
 
-@pytest.mark.parametrize("beta", BETAS)
-def test_minimiser_at_any_temperature(beta):
-    """A linear unit of weight -4 holds half of the mass at each of its ends, if beta is small."""
-    found = minimise_on_circle(SphereEnergy(beta, [[1.0, 0.0]], [-4.0], "linear"))
-    value = (1 + mpmath.exp(-2 * mpf(beta))) / (4 * mpf(beta)) - 2
-    close(found.value, value, 1e-14 + EPS / beta)
-    assert found.converged and found.gap <= 1e-13
-    assert np.abs(found.measure.weights - 0.5).max() < 1e-9
-
-
 @pytest.mark.parametrize("s", [1e-300, 1e-9, 1e-4, 0.3, 0.99, 1.01, 5.0, 40.0, 1e6])
 def test_primitives_from_tiny_to_large(s):
     for sign in (1, -1):
@@ -225,26 +210,11 @@ def test_weights_that_are_nearly_nothing(tiny):
     assert both.merge(1e-3).weights.tolist() == ([1.0, tiny] if tiny else [1.0])
     assert mixture(one, both, tiny).weights.tolist() == [1 - tiny, tiny, tiny * tiny]
 
-    x = circle(np.array([0.3, 2.0]))
+    x = on_circle(0.3, 2.0)
     for F in (SphereEnergy(3.0, normalised=True), SphereEnergy(3.0)):
         mu = Measure(x, [1 - tiny, tiny])
         assert np.abs(F.velocity(x, mu) - F.velocity(x, Measure(x[:1]))).max() < 1e-15
         assert settle(F, mu, ascent=True).clusters.count == 1
-
-
-@pytest.mark.parametrize("tiny", [1e-12, 1e-300, LEAST])
-def test_stability_with_an_atom_that_is_nearly_nothing(tiny):
-    """Its interaction with itself and with others does not depend on how little it is."""
-    R, theta = problem()
-    F = R + Ridge(0.1)
-    report = atomic_stability(F, Measure(theta, [1 - tiny, tiny]))
-    larger = atomic_stability(F, Measure(theta, [1 - 1e-9, 1e-9]))
-    assert np.abs(report.K - larger.K).max() < 1e-7 * np.abs(larger.K).max()
-    assert np.abs(report.collective - larger.collective).max() < 1e-6
-    # without mass it is a test particle: its own Hessian joins those of the rest
-    alone = atomic_stability(F, Measure(theta[:1]))
-    expected = np.sort(np.concatenate([alone.collective, report.deviations[1]]))
-    assert np.abs(report.collective - expected).max() < 1e-5
 
 
 @pytest.mark.parametrize("tiny", [1e-17, 1e-300, LEAST])

@@ -324,33 +324,6 @@ def test_confinement_bound_holds_in_its_field_and_in_every_field(seed):
 # ---------------------------------------------------------------- the ends of the range
 
 
-def test_what_overflows_is_infinite():
-    assert bounds.score_bound(1e200, 1e200, 1) == math.inf
-    assert bounds.feature_bounds(1e200, 1.0, 1e200, 1) == bounds.FeatureBounds(*[math.inf] * 3)
-    bound = bounds.growth_bound(1.0, 2.0, 2, 5.0, 3.0, 3.0)
-    assert math.isfinite(bound.values) and bound.queries == math.inf
-    assert bounds.growth_bound(1.0, 2.0, 2, 1e6, 3.0, 3.0).values == math.inf
-    # a head without values never moves, a head without scores keeps them zero
-    assert bounds.growth_bound(1.0, 2.0, 2, 1e6, 0.0, 3.0) == bounds.GrowthBound(0.0, 3.0)
-    assert bounds.growth_bound(1.0, 2.0, 2, 1e6, 3.0, 0.0).queries == 0.0
-
-
-RISK = small_risk(4)[0]
-
-
-@pytest.mark.parametrize(
-    ("name", "call"),
-    [
-        ("W_U", lambda: bounds.data_radii(np.zeros((2, 2, 3)), np.zeros((2, 2)))),
-        ("mu", lambda: bounds.leading_coefficient(RISK, Measure([[0.0]]))),
-        ("mu", lambda: bounds.feature_variance(RISK, Measure([[0.0]]))),
-    ],
-)
-def test_bad_arguments_are_named(name, call):
-    with pytest.raises(ValueError, match=f"^{name}: "):
-        call()
-
-
 # ---------------------------------------------------------------- propagation of chaos
 
 

@@ -180,17 +180,6 @@ def test_samples_of_combinations():
     assert F.space == BALL and F(INSIDE) == pytest.approx(expected(INSIDE), rel=1e-13)
 
 
-def test_only_a_multiple_of_one_term_is_linearised():
-    class Linearised(Functional):
-        def at(self, mu):
-            return SimpleNamespace(linearised=lambda scale: ("scaled", scale))
-
-    mu = Measure([[1.0]])
-    assert (3.0 * Linearised()).at(mu).linearised(2.0) == ("scaled", 6.0)
-    assert (Linearised() + Linearised()).at(mu).linearised(2.0) is NotImplemented
-    assert (2 * Ridge(1.0)).at(mu).linearised(2.0) is NotImplemented
-
-
 def test_arithmetic_with_anything_else_is_refused():
     for wrong in (lambda: R + 1, lambda: R - "x", lambda: 1 + R, lambda: R * R, lambda: [2] * R):
         with pytest.raises(TypeError):

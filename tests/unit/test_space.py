@@ -103,12 +103,6 @@ def test_tangent_and_retraction_on_the_sphere(seed):
     )
 
 
-def test_points_of_the_sphere():
-    np.testing.assert_allclose(Sphere().project(np.array([[3.0, 4.0]])), [[0.6, 0.8]])
-    x = np.array([[0.6, 0.8], [0.6, 0.9], [1 + 1e-9, 0], [1 + 1e-7, 0]])
-    assert Sphere().contains(x).tolist() == [True, False, True, False]
-
-
 @pytest.mark.parametrize("angle", [0.0, 1e-150, 1e-12, 1e-8, 1e-4, 1.0, 3.1, np.pi])
 def test_distance_on_the_sphere_is_the_angle(angle):
     """The arc cosine of the inner product would lose half of the digits below 1e-8."""

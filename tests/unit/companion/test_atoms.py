@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from examples import on_circle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -13,12 +14,8 @@ from mfbook.measure import Measure
 from mfbook.sphere import SphereEnergy, minimise_on_circle
 
 
-def circle(angle):
-    return np.stack([np.cos(angle), np.sin(angle)], axis=-1)
-
-
 def units(degrees, weights, beta):
-    return SphereEnergy(beta, circle(np.radians(degrees)), weights)
+    return SphereEnergy(beta, on_circle(*np.radians(degrees)), weights)
 
 
 def count(F):
@@ -94,7 +91,7 @@ def test_a_tight_pair_attains_the_bound_on_masses(beta, L):
     inner = math.cos(delta / 2) * math.exp(beta * (math.cos(delta) - 1))
     m = (q + L * math.cos(delta / 2)) / (inner + q)
     F = SphereEnergy(beta, [[1.0, 0.0]], [-L])
-    mu = Measure(circle(np.array([-delta / 2, delta / 2, math.pi])), [m / 2, m / 2, 1 - m])
+    mu = Measure(on_circle(-delta / 2, delta / 2, math.pi), [m / 2, m / 2, 1 - m])
     assert np.abs(F.velocity(mu.atoms, mu)).max() < 1e-15
     assert m == pytest.approx(local_mass_bound(beta, L, delta), rel=1e-5)
     assert m <= local_mass_bound(beta, L, delta)

@@ -104,32 +104,22 @@ def test_the_source_s_draw_is_the_published_one():
     assert np.allclose(draw.start.atoms, np.stack([np.cos(angle), np.sin(angle)], 1), atol=1e-15)
 
 
-@pytest.mark.parametrize("d", [2, 3, 8])
+@pytest.mark.parametrize("d", [2, 3])
 def test_further_draws_of_the_source(d):
-    """Seeds of further draws do not depend on how many are asked for; scale and size do."""
-    first = sphere.source_draw(d)
-    assert (first.start.size, first.start.dim) == (1000 if d == 2 else 500, d)
-    assert first.a.shape == (d, d) and first.omega.shape == (d,)
-    assert Sphere().contains(first.start.atoms, 1e-14).all() and Sphere().contains(first.a).all()
-    seeds = np.random.default_rng(42).integers(0, 2**31 - 1, size=9)
-    for i in (1, 4, 9):
-        other = sphere.source_draw(d, start=i)
-        assert (other.a == first.a).all() and (other.omega == first.omega).all()
-        rng = np.random.default_rng(int(seeds[i - 1]))
-        if d == 2:
-            drawn = degrees(other.start.atoms) % 360
-            assert np.allclose(drawn, np.degrees(rng.uniform(0, 2 * np.pi, 1000)), atol=1e-9)
-        else:
-            x = rng.normal(size=(500, d))
-            x /= np.linalg.norm(x, axis=1)[:, None]
-            assert np.allclose(other.start.atoms, x, atol=1e-15)
+    """A start has a seed of its own, whatever is asked for beside it; scale and size do change."""
+    first, other = sphere.source_draw(d), sphere.source_draw(d, start=4)
+    assert (other.a == first.a).all() and (other.omega == first.omega).all()
+    rng = np.random.default_rng(int(np.random.default_rng(42).integers(0, 2**31 - 1, size=9)[3]))
+    if d == 2:
+        angle = rng.uniform(0, 2 * np.pi, 1000)
+        drawn = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    else:
+        drawn = Sphere().project(rng.normal(size=(500, d)))
+    assert np.allclose(other.start.atoms, drawn, atol=1e-15)
     units = sphere.source_draw(d, perceptron=2)
     assert (units.start.atoms == first.start.atoms).all() and (units.a != first.a).all()
     weak = sphere.source_draw(d, scale=0.25, n=7)
     assert np.allclose(weak.omega, 0.25 * first.omega, atol=1e-16) and weak.start.size == 7
-    F = weak.energy(5.0, "gelu", True)
-    assert (F.beta, F.activation.name, F.normalised, F.dim) == (5.0, "gelu", True, d)
-    assert weak.energy(5.0).a is None and (F.omega == weak.omega).all()
 
 
 def test_stored_runs_are_those_of_the_sweep():

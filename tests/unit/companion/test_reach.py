@@ -76,12 +76,6 @@ def test_ends_are_just_above_sampled_maxima(slope):
                 assert end.max() <= 1.05 * np.abs(left).max() + 1e-12
 
 
-def test_fitted_slope_tends_to_the_covariance():
-    X, _ = problem(9, 1, 3, 2)
-    slopes = head_reach(X, 0.05, 1).slopes
-    np.testing.assert_allclose(slopes[0, 2], np.cov(X[0].T, bias=True), rtol=1e-3, atol=1e-4)
-
-
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_equal_tokens_leave_nothing_to_choose(d):
     token, Z = problem(10, 3, 1, d)

@@ -128,28 +128,6 @@ def test_extrema_against_many_starts(seed, J, d):
             np.testing.assert_allclose(g, (g @ x) * x, atol=1e-10)
 
 
-@pytest.mark.parametrize("J, d, repeated", [(5, 2, False), (6, 3, False), (4, 3, True)])
-def test_table_of_regions(J, d, repeated):
-    """The best point of each closed region, against all samples that lie in it."""
-    a, omega = draw(40 + J, J, d)
-    if repeated:  # units in both directions of a line
-        a, omega = np.concatenate([-a[:2], a]), np.concatenate([[0.3, -0.7], omega])
-    best = maximise_potential(a, omega)
-    table, x = best.candidates, circle(20_000) if d == 2 else points(0, 20_000, d)
-    signs, v = np.sign(x @ a.T), potential(x, a, omega)
-    assert best.value == pytest.approx(table.values.max(), abs=1e-12)
-    assert best.value >= v.max() - 1e-12
-    np.testing.assert_allclose(potential(table.points, a, omega), table.values, atol=1e-12)
-    for r, pattern in enumerate(table.regions.signs):
-        height, A = pattern * (a @ table.points[r]), table.regions.matrices(omega)[r]
-        assert (height >= -1e-9).all()
-        mine = v[(signs == pattern).all(axis=1)]
-        value, top = table.values[r], np.linalg.eigvalsh(A)[-1]
-        assert mine.max(initial=-np.inf) <= value + 1e-12 and value <= top + 1e-12
-        # on the circle the end of an arc may be one step away, where v is Lipschitz
-        assert d > 2 or mine.max() >= value - 1e-2
-
-
 PIECES = {  # directions, weights, value, dimensions of the pieces
     "equal kinks, on the boundary": ([[1, 0, 0], [-1, 0, 0]], [-1.0, -2.0], 0, [1]),
     "two points of the equator": ([[1, 0], [-1, 0]], [-1.0, -2.0], 0, [0, 0]),

@@ -8,7 +8,6 @@ import re
 import textwrap
 from collections import Counter
 from contextlib import suppress
-from dataclasses import replace
 from pydoc_data.topics import topics
 
 import numpy as np
@@ -257,18 +256,6 @@ def test_baselines_agree_with_counting():
         bi -= math.log2((pairs[a, b] + 0.5) / (n_a + 29 / 2)) / 90
     assert unigram_bits(task) == pytest.approx(uni, rel=1e-13)
     assert bigram_bits(task) == pytest.approx(bi, rel=1e-13)
-
-
-def test_baselines_know_soft_labels_and_positions_without_a_word():
-    """On copying neither helps: the words are independent. Only position 0 has its own row."""
-    sizes = dict(sequences=4000, tokens=4, vocabulary=2, lag=1)
-    task = replace(copy_task(**sizes, rng=0), held_out=copy_task(**sizes, rng=1))
-    assert unigram_bits(task) == pytest.approx(1, abs=1e-3)
-    assert bigram_bits(task) == pytest.approx(1, abs=1e-3)
-    # "no word" is a context of its own, not the last word
-    tokens, Y = np.array([[-1, 1]] * 500), np.eye(2)[[[0, 1]] * 500]
-    sure = Task(np.ones((500, 2, 1)), Y, [[1.0, -1.0]], "sure", tokens)
-    assert bigram_bits(replace(sure, held_out=sure)) < 0.01
 
 
 # ---------------------------------------------------------------------- what a task may be

@@ -159,13 +159,6 @@ def test_normalised_attention_does_not_see_particles_without_weight():
     only = Measure(mu.atoms[1:], mu.weights[1:])
     for at in (mu.atoms, on_circle(0.0, 0.1, 3.0)):
         assert np.abs(F.velocity(at, mu) - velocity(F, at, only)).max() < 1e-12
-    alone = turned(mu.atoms) * [[1.0], [0.0], [0.0]]
-    k = F.field(True).linearised(mu).solve(1.0, alone)
-    assert np.abs(k[1:]).max() == 0
-    h = 1e-6
-    ends = on_circle(h, -h)
-    slope = np.subtract(*velocity(F, ends, only)[:, 1]) / (2 * h)
-    assert 1 - 1 / k[0, 1] == pytest.approx(slope, rel=1e-4)
     for beta in (1.0, 1e4):
         G, two = replace(F, beta=beta), Measure(on_circle(0.0, 3.0), [1.0, 0.0])
         T = turned(two.atoms)
@@ -352,13 +345,7 @@ def test_arguments_are_copied():
     for array in (a, omega, bias, B):
         array[:] = 0
     assert F(mu) == before
-    for array in (F.a, F.omega, F.bias, F.B):
-        assert not array.flags.writeable
-    # a result belongs to the caller, and no later call changes it
-    local = SphereEnergy(1.0).at(mu)
-    kept = (first := local.first_variation(mu.atoms)).copy()
-    local.gradient(mu.atoms), local.velocity(points(1, 900, 2))
-    assert (first == kept).all()
+    assert not any(array.flags.writeable for array in (F.a, F.omega, F.bias, F.B))
 
 
 UNITS = {"a": [[1.0, 0.0], [0.6, 0.8]], "omega": [1.0, -2.0]}
@@ -366,9 +353,7 @@ MU = Measure([[1.0, 0.0], [0.0, 1.0]])
 F2 = SphereEnergy(1.0, **UNITS)
 BAD = {  # relations between arguments; fuzzing tries the kinds of each
     "omega: missing": lambda: SphereEnergy(1.0, UNITS["a"]),
-    "a: missing": lambda: SphereEnergy(1.0, omega=[1.0]),
     "a: off the sphere": lambda: SphereEnergy(1.0, [[1.0, 1e-3]], [1.0]),
-    "a: d = 1": lambda: SphereEnergy(1.0, [[1.0]], [1.0]),
     "omega: too few": lambda: SphereEnergy(1.0, UNITS["a"], [1.0]),
     "bias: without units": lambda: SphereEnergy(1.0, bias=[1.0]),
     "B: not symmetric": lambda: SphereEnergy(1.0, B=[[1.0, 1e-9], [0.0, 1.0]]),
@@ -376,11 +361,9 @@ BAD = {  # relations between arguments; fuzzing tries the kinds of each
     "B: another dimension": lambda: SphereEnergy(1.0, **UNITS, B=np.eye(3)),
     "mu: off the sphere": lambda: F2(Measure([[1.0, 1e-3]])),
     "mu: another dimension": lambda: F2(Measure([[1.0, 0.0, 0.0]])),
-    "mu: d = 1": lambda: SphereEnergy(1.0)(Measure([[1.0]])),
     "x: off the sphere": lambda: F2.velocity([[1.0, 1e-3]], MU),
     "x: dimension of mu": lambda: SphereEnergy(1.0).velocity(points(0, 900, 3), MU),
     "x: off the sphere for a potential": lambda: F2.potential([[2.0, 0.0]]),
-    "x: dimension for a potential": lambda: F2.potential([[1.0, 0.0, 0.0]]),
 }
 
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from examples import bend, circle, on_circle, on_sphere
+from examples import SINE, bend, circle, on_circle, on_sphere
 from examples import sphere_energy as energy
 from scipy.optimize import brentq, nnls
 from scipy.special import ive
 
-from mfbook.activations import NAMED, Activation
+from mfbook.activations import NAMED
 from mfbook.measure import Measure
 from mfbook.optimise import frank_wolfe_gap
 from mfbook.sphere import SphereEnergy, minimise_on_circle
@@ -207,17 +207,9 @@ def test_what_is_not_reached_has_a_reason():
     assert not narrow.converged and "narrow" in narrow.reason
 
 
-SINE = Activation(
-    "sine", np.sin, lambda s: 2 - 2 * np.cos(s), np.cos, tuple(np.pi * np.arange(-3, 4))
-)
 HARD = {
-    "two opposite units that repel: atoms at kinks": SphereEnergy(
-        20.0, [[1.0, 0.0], [-0.6, 0.8]], [3.0, 3.0]
-    ),
     "a dead zone with a long chain": energy(50.0, "relu", seed=2, J=2),
-    "a matrix": energy(20.0, "relu", seed=2, B=[[1.5, 0.4], [0.4, 0.8]]),
     "no bound on the curvature": energy(5.0, SINE, scale=2.0),
-    "weak linear units": energy(2.0, "linear", scale=0.02, bias=True),
 }
 
 

@@ -7,7 +7,6 @@ from autograd import hessian, jacobian
 from examples import Energy, anchored, small, symmetric
 from reference import heads, make, measure, relative
 
-from mfbook.attention import AttentionRisk
 from mfbook.confinement import Anchor, Ridge
 from mfbook.measure import Measure
 from mfbook.space import Sphere
@@ -149,25 +148,6 @@ def test_blocks_on_a_sphere_are_tangent_and_give_the_second_derivative():
     # the tangent space has one dimension less
     assert report.deviations.shape == (3, 3) and report.modes.shape == (9, 3, 4)
     assert np.abs((report.modes * x).sum(axis=2)).max() < 1e-13
-
-
-def test_invariances():
-    R, _ = make(11)
-    F, mu = R + Ridge(0.1), measure(11, 3, R.shape)
-    report = atomic_stability(F, mu)
-    # an orthogonal gauge conjugates every block, a constant on all logits changes none
-    rng = np.random.default_rng(0)
-    S, U = (np.linalg.qr(rng.normal(size=(n, n)))[0] for n in (R.shape.k, R.shape.v))
-
-    def gauge(theta):
-        W_Q, W_K, W_V, W_O = R.shape.split(theta)
-        return R.shape.join(W_Q @ S, W_K @ S, W_V @ U, U.T @ W_O)
-
-    P = gauge(np.eye(mu.dim)).T
-    shifted = AttentionRisk(R.X, R.Y, R.W_U + rng.normal(size=(R.shape.d, 1)), R.shape)
-    turned = atomic_stability(shifted + Ridge(0.1), mu.map(gauge))
-    np.testing.assert_allclose(turned.H, P @ report.H @ P.T, atol=1e-13)
-    np.testing.assert_allclose(turned.K, P @ report.K @ P.T, atol=1e-13)
 
 
 @pytest.mark.parametrize("distance", [0.0, 1e3, 1e6, 1e9])
