@@ -5,7 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
-from companion.experiments import propagation, sphere, text
+from companion.experiments import propagation, sphere
 from mfbook.flow import Euler, gradient_flow
 from mfbook.measure import Measure
 from mfbook.space import Sphere
@@ -67,15 +67,6 @@ def test_constants_of_the_trajectory_are_not_stale(stored):
 
 
 # -------------------------------------------------------------------------------------- text
-
-
-def test_layers_on_text_share_heads_and_data():
-    """A small layer starts with heads of the large one, and sees the same windows."""
-    times = np.array([0.0, 1.0])
-    run = text.train(8, 5, times=times)
-    assert np.array_equal(run[0], text.initial()[40:48])
-    assert np.array_equal(run, text.train(8, 5, times=times))
-    assert np.abs(run[1] - text.train(8, 5, order=1, times=times)[1]).max() > 1e-3
 
 
 # -------------------------------------------------------------------------------- the sphere

@@ -67,17 +67,6 @@ def test_order_in_which_times_are_asked_does_not_matter(times):
         assert xi.tau(t) == pytest.approx(2 * t + min(t, 2) ** 2, rel=1e-12, abs=1e-300)
 
 
-WARMUP = st.just(0.0) | st.floats(1e-3, 3)
-
-
-@given(st.floats(0.01, 5), WARMUP, st.floats(0.05, 9), st.floats(0, 3), st.floats(0, 50))
-def test_profiles_at_random(a, b, width, c, t):
-    """Decay with power c, and a cosine of this width with a floor of c/3 of the peak."""
-    for xi in (polynomial_decay(a, width, c), warmup_cosine(a, b, b + width, c / 3 * a)):
-        assert xi.tau(t) == pytest.approx(by_quadrature(xi, t), rel=1e-9, abs=1e-11)
-        assert 0 <= xi(t) <= a * (1 + 1e-12)
-
-
 @pytest.mark.parametrize("bad", [-1e-12, -1.0, np.nan, np.inf])
 def test_rates_out_of_range_name_xi_and_the_time(bad):
     xi = custom(lambda t: np.where(t > 1, bad, 0.5))
