@@ -28,6 +28,7 @@ from mfbook.sphere import (
     kernel,
     settle,
 )
+from mfbook.stability import atomic_stability
 from mfbook.transport import optimal_plan, wasserstein
 
 EPS = np.finfo(float).eps
@@ -214,6 +215,21 @@ def test_weights_that_are_nearly_nothing(tiny):
         mu = Measure(x, [1 - tiny, tiny])
         assert np.abs(F.velocity(x, mu) - F.velocity(x, Measure(x[:1]))).max() < 1e-15
         assert settle(F, mu, ascent=True).clusters.count == 1
+
+
+@pytest.mark.parametrize("tiny", [1e-12, 1e-300, LEAST])
+def test_stability_with_an_atom_that_is_nearly_nothing(tiny):
+    """Its interaction with itself and with others does not depend on how little it is."""
+    R, theta = problem()
+    F = R + Ridge(0.1)
+    report = atomic_stability(F, Measure(theta, [1 - tiny, tiny]))
+    larger = atomic_stability(F, Measure(theta, [1 - 1e-9, 1e-9]))
+    assert np.abs(report.K - larger.K).max() < 1e-7 * np.abs(larger.K).max()
+    assert np.abs(report.collective - larger.collective).max() < 1e-6
+    # without mass it is a test particle: its own Hessian joins those of the rest
+    alone = atomic_stability(F, Measure(theta[:1]))
+    expected = np.sort(np.concatenate([alone.collective, report.deviations[1]]))
+    assert np.abs(report.collective - expected).max() < 1e-5
 
 
 @pytest.mark.parametrize("tiny", [1e-17, 1e-300, LEAST])

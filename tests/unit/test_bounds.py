@@ -11,6 +11,7 @@ import pytest
 from examples import small_risk
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.integrate import quad
 from scipy.optimize import minimize
 
 from companion.mathematics.constants import hessian_attained, sharp_jacobian_bound
@@ -237,6 +238,20 @@ def test_growth_bound_holds_for_euler_and_for_stochastic_steps(seed, step, sampl
             assert now[1][0] <= bound.queries * (1 + 1e-12)
 
 
+@pytest.mark.parametrize(("k", "R_X", "R_U"), [(1, 1.3, 0.7), (4, 0.6, 1.9)])
+def test_growth_is_that_of_its_own_slopes(k, R_X, R_U):
+    c = np.sqrt(2) * R_X * R_U
+    for tau, values, queries in ((0.7, 0.8, 1.1), (0.2, 2.0, 0.3)):
+        bound = bounds.growth_bound(R_X, R_U, k, tau, values, queries)
+        assert bound.values == pytest.approx(values * np.exp(c * tau), rel=1e-14)
+
+        def rate(t, values=values):  # d/dt |W_V|, |W_O| <= c times the other
+            return rate_of_queries(R_X, R_U, k, values * np.exp(c * t))
+
+        exponent = quad(rate, 0, tau, epsabs=0, epsrel=1e-13)[0]
+        assert bound.queries == pytest.approx(queries * np.exp(exponent), rel=1e-12)
+
+
 def worst_residual(R_X=1.3, R_U=0.7):
     """One token whose label the other heads exclude with certainty."""
     W_U = R_U / math.sqrt(2) * np.array([[1.0, -1.0]])
@@ -319,9 +334,6 @@ def test_confinement_bound_holds_in_its_field_and_in_every_field(seed):
     small = Measure([[0.0, 0.0, 1e-4, 1e-4]])
     pull = -word.gradient(small.atoms, small)[0] @ small.atoms[0] / 2e-8
     assert pull == pytest.approx(bounds.confinement_bound(word, small), rel=1e-6)
-
-
-# ---------------------------------------------------------------- the ends of the range
 
 
 # ---------------------------------------------------------------- propagation of chaos

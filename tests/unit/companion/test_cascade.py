@@ -40,10 +40,3 @@ def test_layers_side_by_side_are_the_risk_with_ridge():
     zero = Measure(np.zeros((1, 8)))
     C = cascade.risk(5).at(zero).correlation(zero.atoms)[0]
     assert abs(cascade.critical()[5] - np.linalg.norm(C, 2)) < 1e-12
-
-
-def test_a_cascade_ends_in_rest():
-    share, task = 0.15, 5
-    layers, _ = cascade.cascade(share, np.array([task]), rounds=3)
-    F = cascade.risk(task) + Ridge(share * cascade.critical()[task])
-    assert np.abs(F.gradient(layers[2][0], Measure(layers[2][0]))).max() < 1e-6

@@ -66,9 +66,6 @@ def test_constants_of_the_trajectory_are_not_stale(stored):
     assert np.allclose(propagation.lipschitz_row(2), stored["lipschitz"][2], rtol=1e-7)
 
 
-# -------------------------------------------------------------------------------------- text
-
-
 # -------------------------------------------------------------------------------- the sphere
 
 

@@ -128,6 +128,18 @@ def test_extrema_against_many_starts(seed, J, d):
             np.testing.assert_allclose(g, (g @ x) * x, atol=1e-10)
 
 
+@pytest.mark.parametrize("J, d", [(5, 2), (6, 3)])
+def test_table_of_regions(J, d):
+    """The best point of each closed region: it lies there, and no sample of it is above."""
+    a, omega = draw(40 + J, J, d)
+    table, x = maximise_potential(a, omega).candidates, points(0, 20_000, d)
+    np.testing.assert_allclose(potential(table.points, a, omega), table.values, atol=1e-12)
+    signs, v = np.sign(x @ a.T), potential(x, a, omega)
+    for pattern, point, value in zip(table.regions.signs, table.points, table.values, strict=True):
+        assert (pattern * (a @ point) >= -1e-9).all()
+        assert v[(signs == pattern).all(axis=1)].max(initial=-np.inf) <= value + 1e-12
+
+
 PIECES = {  # directions, weights, value, dimensions of the pieces
     "equal kinks, on the boundary": ([[1, 0, 0], [-1, 0, 0]], [-1.0, -2.0], 0, [1]),
     "two points of the equator": ([[1, 0], [-1, 0]], [-1.0, -2.0], 0, [0, 0]),

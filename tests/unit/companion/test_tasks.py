@@ -31,7 +31,7 @@ from companion.tasks import (
     text_task,
     unigram_bits,
 )
-from companion.tasks.embedding import positions, tied, words
+from companion.tasks.embedding import words
 from mfbook.attention import HeadShape, attention_weights, features, softmax
 from mfbook.measure import Measure
 
@@ -147,19 +147,6 @@ def test_induction_is_solved_by_one_head_and_not_by_position():
         key = task.tokens[s, t - 1], task.tokens[s, t]
         np.testing.assert_array_equal(task.X[s, t], by_words.setdefault(key, task.X[s, t]))
     assert len(by_words) > 20
-
-
-@pytest.mark.parametrize("V", [2, 29])
-def test_embeddings(V):
-    """Words are a regular simplex around "no word"; positions know their distance only."""
-    e = words(V)
-    np.testing.assert_allclose(e[:V] @ e[:V].T, (V * np.eye(V) - 1) / (V - 1), atol=1e-14)
-    assert e.shape == (V + 1, V - 1) and not e[-1].any()
-    assert np.linalg.norm(tied(V, 3), 2) == pytest.approx(math.sqrt(V / (V - 1)))
-    p = positions(8, 2)
-    for lag in range(8):
-        expected = (math.cos(math.pi * lag / 8) + math.cos(math.pi * lag / 4)) / 2
-        np.testing.assert_allclose(np.diagonal(p @ p.T, lag), expected, atol=1e-15)
 
 
 # ------------------------------------------------------------------------------------- text

@@ -82,3 +82,10 @@ def test_above_the_critical_ridge_nothing_is_written():
     assert law.size == 0 and law.pull == 0 and law.rank == 0
     assert not law.head(risk.shape).any()
     assert best_uniform(risk, 0.99 * critical(risk)).size > 0
+
+
+def test_few_steps_are_said_by_the_gap():
+    risk = risk_of()
+    lam = 0.2 * critical(risk)
+    rough, fine = best_uniform(risk, lam, steps=21), best_uniform(risk, lam)
+    assert 1e-8 < rough.value - fine.value <= rough.gap
