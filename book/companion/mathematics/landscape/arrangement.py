@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike
 
 from mfbook.sphere.energy import on_sphere
 
-__all__ = ["SignRegions", "sign_regions"]
-
 #: Distance below which a unit vector lies on a hyperplane, or two of them are parallel.
 ON_PLANE = 1e-9
 #: Faces that one call may list.

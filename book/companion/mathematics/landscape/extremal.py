@@ -36,8 +36,6 @@ from companion.mathematics.landscape.arrangement import (
 from mfbook._blocks import blocks
 from mfbook.sphere.energy import SphereEnergy
 
-__all__ = ["Extremal", "RegionMaxima", "maximise_potential"]
-
 #: Difference, in units of the sum of the weights, below which values or eigenvalues are equal.
 TIE = 1e-12
 #: Maximisers of equal value closer than this are one: v differs by TIE at about its square root.
