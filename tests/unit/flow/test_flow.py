@@ -160,6 +160,22 @@ def test_only_what_may_move_is_dissipated():
     assert dissipation(Ridge(2.0), mu) == pytest.approx(0.25 * 36 + 0.75 * 64)
 
 
+class Geodesics(Sphere):
+    """The circle with steps along it: a space of a user's own."""
+
+    def retract(self, x, v):
+        angle = np.linalg.norm(v, axis=1, keepdims=True)
+        return np.cos(angle) * x + np.sinc(angle / np.pi) * v
+
+
+def test_steps_are_those_of_the_space():
+    start, times = Measure(Sphere().sample(0, 3, 2)), np.linspace(0, 2, 5)
+    turn = np.array([[0.0, 1.0], [-1.0, 0.0]])
+    run = flow(lambda x, mu: x @ turn, start, times, Geodesics(), solver=Euler(0.5))
+    for t, atoms in zip(times, run.atoms, strict=True):
+        np.testing.assert_allclose(atoms, start.atoms @ expm(t * turn), atol=1e-13)
+
+
 @pytest.mark.parametrize("method", ["DOP853", "LSODA"])
 def test_a_clock_that_stands_still(method):
     times = [0.0, 0.5, 1.0, 1.2, 1.7, 2.0, 3.0]

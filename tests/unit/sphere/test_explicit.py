@@ -93,7 +93,7 @@ def setup(d, units, normalised, beta, n=40, seed=5):
     (2, "none", False, True, 3.0, {}), (2, "relu", False, True, 3.0, {}),
     (2, "relu", True, False, 1.0, {}), (3, "none", True, True, 3.0, {}),
     (3, "relu", False, False, 1.0, {}), (4, "none", False, False, 5.0, {}),
-    (2, "none", False, True, 3.0, {"between": 1}), (2, "none", False, True, 3.0, {"window": 20}),
+    (2, "none", False, True, 3.0, {"between": 1}), (2, "none", False, True, 3.0, {"window": 99}),
     (2, "none", False, True, 3.0, {"step": 0.05}), (2, "none", False, True, 0.01, {"most": 14}),
     (2, "none", False, True, 0.01, {"cap": False}), (3, "relu", False, True, 3, {"collapse": 1e-9}),
     (2, "none", False, True, 3.0, {"tolerance": 1e-2}),
