@@ -7,6 +7,7 @@ import numpy as np
 from reference import heads, make
 
 import mfbook
+from mfbook.activations import Activation
 from mfbook.attention import AttentionRisk, HeadShape, features, softmax
 from mfbook.confinement import Anchor
 from mfbook.functional import Functional
@@ -168,6 +169,12 @@ def bend(F):
         sigma = np.abs(F.activation.sigma(np.array(b)))
         size += abs(omega) * (F.activation.lipschitz(1 + abs(b)) + sigma)
     return size
+
+
+#: No bound on its second derivative is known.
+SINE = Activation(
+    "sine", np.sin, lambda s: 2 - 2 * np.cos(s), np.cos, tuple(np.pi * np.arange(-3, 4))
+)
 
 
 def anchored(R, theta, lam):

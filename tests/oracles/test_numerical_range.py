@@ -10,15 +10,15 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from examples import on_circle
 from mpmath import mp, mpf
 
 from companion.mathematics.constants import hessian_attained, inflection
-from companion.mathematics.tokens import TokenEnergy, softmax_field, softmax_potential
 from mfbook import bounds
 from mfbook.activations import GELU, TANH
 from mfbook.attention import AttentionRisk, HeadShape, attention_weights, features
 from mfbook.confinement import Ridge
-from mfbook.flow import RK4, Adaptive, Euler, gradient_flow, polynomial_decay, sgd
+from mfbook.flow import Adaptive, gradient_flow, polynomial_decay
 from mfbook.flow.ensemble import ensemble_gradient
 from mfbook.measure import Measure, mixture
 from mfbook.sphere import (
@@ -26,8 +26,6 @@ from mfbook.sphere import (
     anticoncentration,
     funk_hecke,
     kernel,
-    minimise_on_circle,
-    second_order,
     settle,
 )
 from mfbook.stability import atomic_stability
@@ -126,10 +124,6 @@ def test_heads_of_any_size(size):
     assert np.abs(g - equal).max() <= 1e-11 * np.abs(equal).max()
 
 
-def circle(angles):
-    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
-
-
 def pair_sums(x, y, w, beta):
     """Z and N of the kernel with sharpness beta, at points x for particles y."""
     x, y, w = exact(x), exact(y), exact(w)
@@ -146,7 +140,7 @@ def tangent(x, v):
 @pytest.mark.parametrize("beta", BETAS)
 def test_energy_and_field_at_any_temperature(beta):
     width = min(1.0, 1 / math.sqrt(beta))  # neighbours at distances that the kernel sees
-    x = circle(np.array([0.0, 0.0, width, 2.5 * width, 2.0]))
+    x = on_circle(0.0, 0.0, width, 2.5 * width, 2.0)
     x = np.column_stack([x * np.cos(width), np.full(5, np.sin(width))])
     w = np.array([0.3, 0.1, 0.2, 0.15, 0.25])
     Z, N = pair_sums(x, x, w, beta)
@@ -161,18 +155,6 @@ def test_energy_and_field_at_any_temperature(beta):
     away = -x[[0]]  # at the other end there is nothing left of the kernel
     Z, N = pair_sums(away, x, w, beta)
     close(G.velocity(away, mu), tangent(away, N / Z[:, None]), tolerance * 10)
-
-
-@pytest.mark.parametrize("beta", [1e-6, 1.0, 1e6])
-def test_coincident_particles(beta):
-    """Two at one place and one across: in the plane the Jacobian is in closed form."""
-    mu = Measure([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]], [0.25, 0.25, 0.5])
-    far = math.exp(-2 * beta)
-    # the kernel over beta has the second derivatives -1 at angle 0 and e^{-2 beta} at angle pi
-    near = np.array([[-0.25, 0.25, 0], [0.25, -0.25, 0], [0, 0, 0]])
-    across = far * np.array([[0.5, 0, -0.5], [0, 0.5, -0.5], [-0.25, -0.25, 0.5]])
-    expected = np.sort(np.linalg.eigvals(near + across).real)
-    assert np.abs(second_order(SphereEnergy(beta), mu).eigenvalues - expected).max() < 1e-14
 
 
 @pytest.mark.parametrize("beta", BETAS)
@@ -205,16 +187,6 @@ def test_kernel_and_its_constants(beta):
     close(found, [a, g(max(top, mpf(-1)))])
 
 
-@pytest.mark.parametrize("beta", BETAS)
-def test_minimiser_at_any_temperature(beta):
-    """A linear unit of weight -4 holds half of the mass at each of its ends, if beta is small."""
-    found = minimise_on_circle(SphereEnergy(beta, [[1.0, 0.0]], [-4.0], "linear"))
-    value = (1 + mpmath.exp(-2 * mpf(beta))) / (4 * mpf(beta)) - 2
-    close(found.value, value, 1e-14 + EPS / beta)
-    assert found.converged and found.gap <= 1e-13
-    assert np.abs(found.measure.weights - 0.5).max() < 1e-9
-
-
 @pytest.mark.parametrize("s", [1e-300, 1e-9, 1e-4, 0.3, 0.99, 1.01, 5.0, 40.0, 1e6])
 def test_primitives_from_tiny_to_large(s):
     for sign in (1, -1):
@@ -238,7 +210,7 @@ def test_weights_that_are_nearly_nothing(tiny):
     assert both.merge(1e-3).weights.tolist() == ([1.0, tiny] if tiny else [1.0])
     assert mixture(one, both, tiny).weights.tolist() == [1 - tiny, tiny, tiny * tiny]
 
-    x = circle(np.array([0.3, 2.0]))
+    x = on_circle(0.3, 2.0)
     for F in (SphereEnergy(3.0, normalised=True), SphereEnergy(3.0)):
         mu = Measure(x, [1 - tiny, tiny])
         assert np.abs(F.velocity(x, mu) - F.velocity(x, Measure(x[:1]))).max() < 1e-15
@@ -271,43 +243,6 @@ def test_transport_of_nearly_nothing(tiny):
         close(wasserstein(nu, mu, 2), mpmath.sqrt(mpf(tiny)) * 10**6)
     plan = optimal_plan(Measure([[0.0], [1.0]], [1 - tiny, tiny]), Measure([[3.0], [5.0]]))
     assert plan.mass.sum() == pytest.approx(1) and (plan.mass > 0).all()
-
-
-@pytest.mark.parametrize("size", [1e-160, 1e-6, 1.0, 1e6])
-def test_softmax_attention_at_any_size(size):
-    rng = np.random.default_rng(2)
-    y, x = size * rng.normal(size=(4, 3)), size * rng.normal(size=(3, 3))
-    w = np.array([1e-300, 0.0, 0.75, 0.25])
-    mu, seen = Measure(y, w), exact(y[w > 0])
-    scores = exact(x) @ seen.T + [mpmath.log(m) for m in exact(w[w > 0])]
-    logs = [log_sum(row) for row in scores]
-    # a potential of zero carries the rounding of log 1
-    error = abs(exact(softmax_potential(x, mu)) - logs)
-    assert max(error) <= 1e-14 * max(1, *map(abs, logs))
-    close(softmax_field(x, mu), np.array([softmax(row) @ seen for row in scores]))
-
-
-@pytest.mark.parametrize("beta", BETAS)
-def test_interaction_energy_at_any_temperature(beta):
-    x = np.random.default_rng(3).normal(size=(4, 2))
-    x *= 10 / math.sqrt(beta) / np.linalg.norm(x, axis=1).max()  # exponents up to 100
-    w = np.array([0.1, 0.2, 0.3, 0.4])
-    K = np.array([[mpmath.exp(mpf(beta) * (p @ q)) for q in exact(x)] for p in exact(x)])
-    F, mu = TokenEnergy(beta), Measure(x, w)
-    close(F(mu), -exact(w) @ K @ exact(w) / (2 * mpf(beta)))
-    close(F.first_variation(x, mu), -K @ exact(w) / mpf(beta))
-    close(F.gradient(x, mu), -(K * exact(w)) @ exact(x))
-
-
-@pytest.mark.parametrize("step", [LEAST, 1e-300, 1e-100])
-def test_steps_that_move_nothing(step):
-    mu, times = Measure([[1.0], [1e-300]]), [0.0, 3 * step]
-    runs = [gradient_flow(Ridge(1.0), mu, times, solver=kind(step)) for kind in (Euler, RK4)]
-    for run in (*runs, sgd(Ridge(1.0), mu, times, step, 0)):
-        assert run.completed and np.array_equal(run.end.atoms, mu.atoms) and run.steps == 3
-    for method in METHODS:
-        with pytest.raises(ValueError, match="^times: "):
-            gradient_flow(Ridge(1.0), mu, times, solver=Adaptive(method=method))
 
 
 @pytest.mark.parametrize("rate", [1e-70, 1e6, 1e70])

@@ -37,18 +37,15 @@ def risk(X=X, Y=Y, W_U=W_U, shape=SHAPE, **more):
 
 # Arguments that do not belong together, or are out of range.
 RELATIONS = {
-    "no strength": (lambda: mf.Ridge(0), "lam"),
     "negative strength": (lambda: mf.Anchor(-1.0, [0.0]), "lam"),
     "a step beyond the segment": (lambda: mf.check_functional(RISK, MU, 0, step=0.75), "step"),
     "no head": (lambda: mf.HeadShape(0, 1, 1), "d"),
     "more draws than integers": (lambda: RISK.sample(0, 2**70), "n"),
     "negative label": (lambda: risk(Y=label(1.1, -0.1, 0, 0)), "Y"),
     "labels that sum to more": (lambda: risk(Y=label(0.25, 0.25, 0.25, 0.25 + 1e-6)), "Y"),
-    "labels that sum to less": (lambda: risk(Y=label(0.25, 0.25, 0.25, 0.2)), "Y"),
     "labels given as word numbers": (lambda: risk(Y=np.zeros((S, T), int)), "Y"),
     "negative weights": (lambda: mf.Measure(THETA, [-0.5, 1.5]), "weights"),
     "weights that sum to more": (lambda: mf.Measure(THETA, [0.5, 0.5 + 1e-6]), "weights"),
-    "weights as a column": (lambda: mf.Measure(THETA, [[0.5], [0.5]]), "weights"),
     "map that drops atoms": (lambda: MU.map(lambda x: x[:1]), "g"),
     "mixture across dimensions": (lambda: mf.mixture(MU, LINE, 0.5), "nu"),
     "mixture beyond its ends": (lambda: mf.mixture(MU, MU, 1 + 1e-9), "s"),
@@ -58,7 +55,6 @@ RELATIONS = {
     "tokens of another size": (lambda: mf.features(THETA, X[..., :1], W_U, SHAPE), "X"),
     "points of another size": (lambda: mf.Ridge(1.0).gradient(THETA, LINE), "x"),
     "anchor of another size": (lambda: mf.Anchor(1.0, [0.0])(MU), "mu"),
-    "sizes that overflow": (lambda: mf.HeadShape(2**31, 1, 2**32), "size"),
     "the sphere of a line": (lambda: mf.Sphere().sample(0, 3, 1), "dim"),
     "no term": (lambda: mf.functional.Combination(()), "terms"),
 }
@@ -90,35 +86,8 @@ def test_kinds_of_objects():
     refused(lambda: mf.check_functional(RISK, mf.Measure(THETA + 0j), 0), "mu", TypeError)
 
 
-@pytest.mark.parametrize("wrong", range(4))
-def test_matrices_to_join(wrong):
-    """A transposed matrix has as many entries: it must not be reshaped in silence."""
-    matrices = mf.HeadShape(3, 2, 4).split(np.zeros((5, 36)))
-    for change in (lambda W: W.swapaxes(1, 2), lambda W: W[:4]):
-        parts = [change(W) if i == wrong else W for i, W in enumerate(matrices)]
-        # the first matrix sets the number of heads
-        blamed = ("W_[QK]", "W_K", "W_V", "W_O")[wrong]
-        refused(lambda parts=parts: mf.HeadShape(3, 2, 4).join(*parts), blamed)
-
-
 def test_what_is_within_rounding_is_accepted():
     w = np.full(10, 0.1)
     assert w.cumsum()[-1] != 1
     mf.Measure(np.zeros((10, 1)), w), mf.Measure(np.zeros((10, 1)), w.astype(np.float32))
     assert mf.HeadShape(np.int64(2), np.int32(1), np.uint8(1)) == SHAPE
-
-
-def test_bad_input_is_found_before_any_work():
-    """A call that is refused draws nothing from the generator."""
-    rng = np.random.default_rng(0)
-    before = rng.bit_generator.state
-    for call in (
-        lambda: RISK.sample(rng, 0),
-        lambda: Ball(1.0, (2,)).sample(rng, 0),
-        lambda: mf.Sphere().sample(rng, 2, 1),
-        lambda: mf.check_functional(RISK, MU, rng, step=0),
-        lambda: mf.check_functional(RISK, None, rng),
-    ):
-        with pytest.raises((TypeError, ValueError)):
-            call()
-    assert rng.bit_generator.state == before

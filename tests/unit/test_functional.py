@@ -180,12 +180,6 @@ def test_samples_of_combinations():
     assert F.space == BALL and F(INSIDE) == pytest.approx(expected(INSIDE), rel=1e-13)
 
 
-def test_arithmetic_with_anything_else_is_refused():
-    for wrong in (lambda: R + 1, lambda: R - "x", lambda: 1 + R, lambda: R * R, lambda: [2] * R):
-        with pytest.raises(TypeError):
-            wrong()
-
-
 def test_spaces_of_combinations():
     other = R.shape.ball(3.0)
     confined = AttentionRisk(R.X, R.Y, R.W_U, R.shape, BALL)

@@ -101,19 +101,6 @@ def test_merging_keeps_mass_and_barycentre(seed, tolerance):
     assert (merged.size == mu.size) == (far.min() > tolerance)
 
 
-@pytest.mark.parametrize("size", [1e-75, 1.0, 1e75])
-@pytest.mark.parametrize("dim", [1, 2, 20])
-def test_merging_at_any_size_and_in_many_dimensions(size, dim):
-    corner = np.full(dim, size)
-    mu = Measure([corner, 0 * corner, -corner], [0.25, 0.25, 0.5])
-    apart = np.sqrt(dim) * size  # of neighbours; opposite corners twice as far
-    merged = mu.merge(1.01 * apart)
-    assert merged.size == 1 and mu.merge(0.99 * apart).size == 3
-    np.testing.assert_allclose(merged.atoms[0], -corner / 4, rtol=1e-14)
-    two = Measure([corner, -corner])
-    assert [two.merge(t * apart).size for t in (1.99, 2.01, 1e7)] == [2, 1, 1]
-
-
 def test_merging_joins_chains_and_drops_atoms_without_weight():
     mu = Measure([[0.0], [0.9], [1.8], [9.0], [0.45]], [0.2, 0.2, 0.4, 0.2, 0.0])
     merged = mu.merge(1.0)

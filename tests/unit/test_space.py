@@ -38,18 +38,6 @@ def test_projection_on_the_ball_is_the_nearest_point(seed, scale):
     np.testing.assert_array_equal(p[inside], x[inside])
 
 
-def test_each_block_has_a_ball_of_its_own():
-    x = np.array([[3.0, 0.0, 4.0, 1.0, 0.0, 9.0]])
-    np.testing.assert_allclose(BALL.project(x), [[0.9, 0, 1.2, 1, 0, 1.5]])
-    assert BALL.dim == 6
-    assert not BALL.contains(x).any()
-    assert BALL.contains(np.array([[1.5, 0, 0, 1.5, 0, -1.5]])).all()
-    assert not BALL.contains(np.array([[1.4, 1.4, 0, 0, 0, 0]])).any()
-    assert BALL.contains(np.array([[1.5 + 1e-9, 0, 0, 0, 0, 0]])).all()
-    assert not BALL.contains(np.array([[1.5 + 1e-7, 0, 0, 0, 0, 0]])).any()
-    assert BALL.contains(np.array([[1.6, 0, 0, 0, 0, 0]]), tolerance=0.1).all()
-
-
 @given(seeds, st.tuples(st.booleans(), st.booleans(), st.booleans()))
 def test_tangent_of_the_ball_is_the_nearest_permitted_velocity(seed, blocks):
     """Moreau: v splits into a tangent and an outward normal part, orthogonal to each other."""
@@ -100,12 +88,6 @@ def test_tangent_and_retraction_on_the_sphere(seed):
     np.testing.assert_allclose(
         np.imag(space.retract(x, 1e-30j * v)) / 1e-30, t, rtol=1e-12, atol=1e-14
     )
-
-
-def test_points_of_the_sphere():
-    np.testing.assert_allclose(Sphere().project(np.array([[3.0, 4.0]])), [[0.6, 0.8]])
-    x = np.array([[0.6, 0.8], [0.6, 0.9], [1 + 1e-9, 0], [1 + 1e-7, 0]])
-    assert Sphere().contains(x).tolist() == [True, False, True, False]
 
 
 @pytest.mark.parametrize("angle", [0.0, 1e-150, 1e-12, 1e-8, 1e-4, 1.0, 3.1, np.pi])

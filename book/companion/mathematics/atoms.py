@@ -18,8 +18,6 @@ from scipy.special import ive
 
 from mfbook.sphere import SphereEnergy, anticoncentration
 
-__all__ = ["AtomCount", "atom_count_bounds", "local_mass_bound"]
-
 #: Nodes on the circle: enough cells for the length 1/√β of the kernel.
 NODES = 1440
 

@@ -21,14 +21,6 @@ from mfbook.attention import HeadShape
 from mfbook.optimise.descent import descend
 from mfbook.space import Euclidean
 
-__all__ = [
-    "DerivativeNorms",
-    "Extreme",
-    "derivative_norms",
-    "directional_derivatives",
-    "largest_derivative",
-]
-
 
 def directional_derivatives(
     theta: ArrayLike,
@@ -154,7 +146,6 @@ class Extreme:
     direction: np.ndarray
     X: np.ndarray
     counts: np.ndarray
-    agreeing: int
     converged: bool
 
 
@@ -212,7 +203,6 @@ def largest_derivative(
         direction=h,
         X=X,
         counts=counts / counts.sum(),
-        agreeing=int(sum(end.value <= best.value * (1 - 1e-6) for end in found)),
         converged=best.converged,
     )
 

@@ -21,8 +21,6 @@ from mfbook.flow import Adaptive, gradient_flow
 from mfbook.functional import Functional
 from mfbook.measure import Measure
 
-__all__ = ["influence"]
-
 
 def influence(
     F: Functional,

@@ -14,6 +14,7 @@ longer convex along mixtures: f is a nonlinear function of :math:`\mu`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -21,8 +22,6 @@ from mfbook.attention import HeadShape, softmax
 from mfbook.attention.features import loss
 from mfbook.functional import Functional
 from mfbook.measure import Measure
-
-__all__ = ["HeadRidge", "StackedRisk", "label", "unlabel"]
 
 
 def label(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -47,25 +46,17 @@ class HeadRidge(Functional):
 
     lam: float
 
-    def at(self, mu: Measure) -> _HeadRidgeLocal:
+    def at(self, mu: Measure) -> SimpleNamespace:
         """The potential; only its integral depends on ``mu``."""
-        return _HeadRidgeLocal(self.lam, mu)
 
+        def gradient(x):
+            return self.lam * np.concatenate([0 * x[:, :1], x[:, 1:]], axis=1)
 
-@dataclass(frozen=True)
-class _HeadRidgeLocal:
-    lam: float
-    mu: Measure
+        def first_variation(x):
+            return (x * gradient(x)).sum(axis=1) / 2
 
-    @property
-    def value(self):
-        return self.mu.weights @ self.first_variation(self.mu.atoms)
-
-    def first_variation(self, x):
-        return (x * self.gradient(x)).sum(axis=1) / 2
-
-    def gradient(self, x):
-        return self.lam * np.concatenate([0 * x[:, :1], x[:, 1:]], axis=1)
+        value = mu.weights @ first_variation(mu.atoms)
+        return SimpleNamespace(value=value, first_variation=first_variation, gradient=gradient)
 
 
 @dataclass(frozen=True, eq=False)

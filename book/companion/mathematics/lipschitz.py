@@ -12,16 +12,6 @@ from numpy.typing import ArrayLike
 from mfbook.measure import Measure
 from mfbook.transport import mean_length, simplex
 
-__all__ = [
-    "TestFunction",
-    "Witness",
-    "direction",
-    "discrepancy",
-    "distance_to",
-    "dual_witness",
-    "saturated",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class TestFunction:

@@ -19,8 +19,6 @@ from companion.mathematics.influence import influence
 from mfbook.functional import Functional
 from mfbook.measure import Measure
 
-__all__ = ["mean_error_coefficient"]
-
 
 def mean_error_coefficient(
     F: Functional, mu: Measure, times: ArrayLike, *, step: float = 0.01, rtol: float = 1e-6

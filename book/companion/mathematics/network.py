@@ -23,8 +23,6 @@ from mfbook.activations import Activation, activation
 from mfbook.functional import Functional
 from mfbook.measure import Measure
 
-__all__ = ["TwoLayerLocal", "TwoLayerRisk", "neurons"]
-
 #: Entries of one block of neurons times inputs: memory stays linear in the number of neurons.
 BLOCK = 2**20
 

@@ -27,8 +27,6 @@ from numpy.typing import ArrayLike
 
 from mfbook.bounds import third_moment_constant
 
-__all__ = ["Reach", "head_reach"]
-
 #: Cubes along an axis at the start, in a ball of so many dimensions.
 START = {1: 32, 2: 12, 3: 8, 4: 6, 5: 4}
 

@@ -16,8 +16,6 @@ from mfbook._blocks import blocks
 from mfbook.attention.features import loss, softmax
 from mfbook.attention.risk import AttentionRisk
 
-__all__ = ["weighted_gradient"]
-
 # Heads of one block of work: enough to hide the cost of a call, few enough for the cache.
 BLOCK = 96
 

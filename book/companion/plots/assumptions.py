@@ -11,8 +11,6 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from companion.plots.picture import drawing
 from companion.plots.style import INK, ROLES, new_figure
 
-__all__ = ["curvature_shares", "derivative_bounds", "profile_runs"]
-
 #: Learning-rate profiles are not one of the roles: four colours that differ in greyscale too.
 PROFILES = (
     {"color": "#b07d00", "linestyle": "-", "linewidth": 5.0, "alpha": 0.35},

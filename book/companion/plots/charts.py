@@ -11,8 +11,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from companion.plots.picture import drawing
 from companion.plots.style import INK, ROLES, SEQUENTIAL, new_figure
 
-__all__ = ["attention_maps", "curves", "rates"]
-
 
 def draw_series(axes, series: Sequence[Mapping], *, direct: bool) -> None:
     """Draw lines with bands on axes, and name each at its end (or in a legend)."""

@@ -14,8 +14,6 @@ from companion.plots.charts import plain_lines
 from companion.plots.picture import drawing
 from companion.plots.style import INK, ROLES, new_figure
 
-__all__ = ["angle_histograms", "angle_paths", "energy_and_ring", "planar_orbits"]
-
 #: Shades behind the data: the potential is positive, negative, or no unit is active.
 POSITIVE, NEGATIVE, DEAD = "#dcefe4", "#fbe6d4", "#c9ccd3"
 #: Bins of a histogram around the circle, and most paths of one panel.

@@ -12,8 +12,6 @@ import numpy as np
 
 from companion.plots.style import ROLES
 
-__all__ = ["Block", "Given", "given", "table", "table_of_frames"]
-
 #: Largest number of rows in the table of one picture, and of all pictures under a slider.
 ROWS, ROWS_OF_FRAMES = 700, 1500
 #: What says how to draw, or marks something that is drawn: no data.

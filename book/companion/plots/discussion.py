@@ -10,8 +10,6 @@ from matplotlib.figure import Figure
 from companion.plots.picture import drawing
 from companion.plots.style import ROLES, new_figure
 
-__all__ = ["phase_space", "support_values"]
-
 
 @drawing
 def support_values(panels: Sequence[Mapping]) -> Figure:

@@ -13,8 +13,6 @@ from companion.plots.charts import draw_series, falling_risk, label_two, numbers
 from companion.plots.picture import drawing
 from companion.plots.style import INK, ROLES, SEQUENTIAL, new_figure
 
-__all__ = ["bound_cloud", "grid_map", "panels", "particles"]
-
 
 @drawing
 def particles(

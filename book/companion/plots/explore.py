@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from companion.plots.picture import Picture, as_output
 
-__all__ = ["Explorable", "explorable"]
-
 #: What readers of the notebook are told; the rendered page leaves it out.
 HINT = "Interactive on the rendered page."
 

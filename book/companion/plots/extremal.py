@@ -12,8 +12,6 @@ from matplotlib.ticker import MultipleLocator
 from companion.plots.picture import drawing
 from companion.plots.style import DIVERGING, FAINT, INK, ROLES, new_figure
 
-__all__ = ["circle_minimiser", "landscapes", "splitting"]
-
 #: Angles on the circle, from -180 to 180 degrees, with round ticks.
 DEGREES = MultipleLocator(90)
 

@@ -12,8 +12,6 @@ from PIL import Image
 from companion.plots.data import table_of_frames
 from companion.plots.picture import Picture, as_output
 
-__all__ = ["Frames", "frames"]
-
 #: What is read where scripts are taken out of the figure, as JupyterLab does before a run.
 HINT = "Run this cell, and the cells above it, to move the slider."
 

@@ -12,8 +12,6 @@ from companion.plots.picture import drawing
 from companion.plots.stability import name_regimes
 from companion.plots.style import INK, ROLES, new_figure
 
-__all__ = ["heads_at_work", "two_starts"]
-
 
 @drawing
 def heads_at_work(

@@ -11,8 +11,6 @@ from matplotlib.patches import Patch
 from companion.plots.picture import drawing
 from companion.plots.style import INK, ROLES, new_figure
 
-__all__ = ["atoms_on_circle"]
-
 #: Where no unit is active.
 DEAD = "#e9e2d0"
 

@@ -12,8 +12,6 @@ from companion.plots.charts import causal_map, numbers
 from companion.plots.picture import drawing
 from companion.plots.style import DIVERGING, INK, ROLES, SEQUENTIAL, new_figure
 
-__all__ = ["head_view", "hessian_blocks", "prediction_map", "sensitivity"]
-
 
 def strip(axes, values, columns, rows, *, cmap, low, high, digits, top=False):
     """Draw a matrix as coloured cells with its numbers written in them."""

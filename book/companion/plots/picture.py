@@ -19,8 +19,6 @@ from matplotlib.figure import Figure
 from companion.plots.data import Given, given, table
 from companion.plots.style import STYLE
 
-__all__ = ["DATA_MIME", "Picture", "drawing"]
-
 P = ParamSpec("P")
 
 #: The data of a figure beside its picture in the output of a cell; `make run` makes a file of it.

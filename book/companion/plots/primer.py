@@ -10,8 +10,6 @@ from matplotlib.figure import Figure
 from companion.plots.picture import drawing
 from companion.plots.style import DIVERGING, FAINT, INK, ROLES, new_figure
 
-__all__ = ["network_view", "two_interpolations", "two_ways"]
-
 GREY = ROLES["reference"].colour
 
 

@@ -11,8 +11,6 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from companion.plots.picture import drawing
 from companion.plots.style import ROLES, new_figure
 
-__all__ = ["count_panels", "mass_panels"]
-
 #: Role of each perceptron in the figures of this page.
 UNITS = {"none": "reference", "relu": "second", "gelu": "measured"}
 NAMES = {"none": "no perceptron", "relu": "ReLU", "gelu": "GeLU"}

@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike
 from companion.plots.picture import drawing
 from companion.plots.style import DIVERGING, INK, ROLES, SEQUENTIAL, new_figure
 
-__all__ = ["Camera", "sphere_histograms"]
-
 #: Distance of the eye from the centre of the sphere.
 EYE = 4.0
 #: Pixels of the landscape along one side of a view.

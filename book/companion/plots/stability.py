@@ -13,8 +13,6 @@ from companion.plots.charts import plain_lines
 from companion.plots.picture import drawing
 from companion.plots.style import INK, ROLES, new_figure
 
-__all__ = ["cloud", "phase_diagram", "regimes", "verdicts"]
-
 #: Shades of the regimes, from the most stable on; each also carries its name.
 SHADES = ("#dcebf7", "#fbe3c4", "#e9d5e6")
 

@@ -12,20 +12,13 @@ from companion.plots.charts import draw_series, name_ends, slope_triangle
 from companion.plots.picture import drawing
 from companion.plots.style import INK, ROLES, new_figure
 
-__all__ = ["excess_distribution", "excess_rates"]
-
 
 @drawing
-def excess_rates(
-    panels: Sequence[Mapping],
-    *,
-    xlabel: str = "number of heads $M$",
-    ylabel: str = "nats per token",
-) -> Figure:
+def excess_rates(panels: Sequence[Mapping]) -> Figure:
     """Excess risk of M drawn heads against M, with its bounds; one panel for each measure."""
     figure, grid = new_figure(8.4, 4.4, ncols=len(panels), sharey=True, squeeze=False)
     for axes, panel in zip(grid[0], panels, strict=True):
-        axes.set(xlabel=xlabel, title=panel["title"])
+        axes.set(xlabel="number of heads $M$", title=panel["title"])
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
@@ -39,7 +32,7 @@ def excess_rates(
                 text, (x, y), xytext=(4, 9), textcoords="offset points", fontsize=9,
                 color=ROLES[role].colour,
             )  # fmt: skip
-    grid[0, 0].set_ylabel(ylabel)
+    grid[0, 0].set_ylabel("nats per token")
     name_ends(grid[0, -1], panels[-1]["series"])
     return figure
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-__all__ = ["ROLES", "STYLE", "Role", "new_figure"]
-
 INK, FAINT = "#1f2430", "#d9dce3"
 
 

@@ -14,8 +14,6 @@ from companion.plots.picture import drawing
 from companion.plots.spheres import Camera
 from companion.plots.style import DIVERGING, INK, ROLES, SEQUENTIAL, new_figure
 
-__all__ = ["blow_up", "mirror", "scores_and_weights", "tokens_on_circle", "tokens_on_sphere"]
-
 GREY = ROLES["reference"].colour
 
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from companion.plots.picture import Picture, as_output
 
-__all__ = ["Control", "TryIt", "try_it"]
-
 #: What readers of the stored notebook are told; the rendered page leaves it out.
 HINT = "Run this cell, and the cells above it, to set"
 

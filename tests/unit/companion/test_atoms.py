@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from examples import on_circle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -13,12 +14,8 @@ from mfbook.measure import Measure
 from mfbook.sphere import SphereEnergy, minimise_on_circle
 
 
-def circle(angle):
-    return np.stack([np.cos(angle), np.sin(angle)], axis=-1)
-
-
 def units(degrees, weights, beta):
-    return SphereEnergy(beta, circle(np.radians(degrees)), weights)
+    return SphereEnergy(beta, on_circle(*np.radians(degrees)), weights)
 
 
 def count(F):
@@ -80,12 +77,6 @@ def test_a_turn_or_a_mirror_of_all_units_changes_nothing_but_the_grid(turn, beta
         assert second.most == pytest.approx(first.most, abs=1 + 0.02 * first.most)
 
 
-def test_weaker_units_are_allowed_more_atoms():
-    """The number tends to infinity with vanishing weights, and so must the bound."""
-    most = [atom_count_bounds(units([30.0, 150.0], [s, s], 5.0)).most for s in (1.0, 1e-3, 1e-9)]
-    assert most[0] < most[1] < most[2]
-
-
 def test_an_analytic_potential_has_no_bound():
     """Opposite units of equal weight make v constant: the minimiser is the uniform law."""
     F = SphereEnergy(3.0, [[1.0, 0], [-1.0, 0], [0, 1.0], [0, -1.0]], [0.5] * 4)
@@ -100,7 +91,7 @@ def test_a_tight_pair_attains_the_bound_on_masses(beta, L):
     inner = math.cos(delta / 2) * math.exp(beta * (math.cos(delta) - 1))
     m = (q + L * math.cos(delta / 2)) / (inner + q)
     F = SphereEnergy(beta, [[1.0, 0.0]], [-L])
-    mu = Measure(circle(np.array([-delta / 2, delta / 2, math.pi])), [m / 2, m / 2, 1 - m])
+    mu = Measure(on_circle(-delta / 2, delta / 2, math.pi), [m / 2, m / 2, 1 - m])
     assert np.abs(F.velocity(mu.atoms, mu)).max() < 1e-15
     assert m == pytest.approx(local_mass_bound(beta, L, delta), rel=1e-5)
     assert m <= local_mass_bound(beta, L, delta)
@@ -115,12 +106,3 @@ def test_masses_of_minimisers_respect_the_local_bound():
         half = -((np.cos(angle) > 0) * np.cos(2 * angle)) @ weights
         for m, kappa in zip(mu.weights, half, strict=True):
             assert m <= local_mass_bound(beta, kappa) + 1e-9
-
-
-def test_the_local_bound_is_cut_at_zero_and_one():
-    assert local_mass_bound(5.0, -1.0) == 0
-    assert local_mass_bound(5.0, 1.0) == 1
-    assert local_mass_bound(5.0, 0.2, 0.1) < local_mass_bound(5.0, 0.2, 0.3)
-
-
-GOOD = SphereEnergy(2.0, [[1.0, 0.0]], [1.0])

@@ -40,25 +40,3 @@ def test_layers_side_by_side_are_the_risk_with_ridge():
     zero = Measure(np.zeros((1, 8)))
     C = cascade.risk(5).at(zero).correlation(zero.atoms)[0]
     assert abs(cascade.critical()[5] - np.linalg.norm(C, 2)) < 1e-12
-
-
-def test_a_cascade_ends_in_rest():
-    share, task = 0.15, 5
-    layers, _ = cascade.cascade(share, np.array([task]), rounds=3)
-    F = cascade.risk(task) + Ridge(share * cascade.critical()[task])
-    assert np.abs(F.gradient(layers[2][0], Measure(layers[2][0]))).max() < 1e-6
-
-
-def test_descents_leave_one_by_one():
-    scale, rng = np.array([1.0, 30.0, 1000.0]), np.random.default_rng(1)
-
-    def bowl(x, runs):
-        stretched = x * np.stack([np.ones(3), scale], axis=1)[runs]
-        slope = 2 * stretched * np.stack([np.ones(3), scale], axis=1)[runs]
-        return (stretched**2).sum(axis=1), slope
-
-    point, value = cascade.descend(rng.normal(size=(3, 2)), bowl, 200, 1e-9)
-    assert np.abs(point).max() < 1e-8 and value.max() < 1e-16
-    start = rng.normal(size=(3, 2))
-    still, _ = cascade.descend(start, bowl, 0, 1e-9)
-    assert np.array_equal(still, start)

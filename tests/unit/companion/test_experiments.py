@@ -5,8 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
-from companion.experiments import propagation, sphere, text
-from companion.tasks import corpus_hash
+from companion.experiments import propagation, sphere
 from mfbook.flow import Euler, gradient_flow
 from mfbook.measure import Measure
 from mfbook.space import Sphere
@@ -63,58 +62,11 @@ def test_descent_rows_are_not_stale(stored, M, j, seed):
 
 
 @pytest.mark.weekly
-def test_flow_rows_are_not_stale(stored):
-    M, seed = 512, 3
-    signed, i = propagation.flow_row(M, seed), propagation.HEADS.index(M)
-    assert np.allclose(signed[::4], stored["flow_signed"][i, seed], rtol=1e-6, atol=1e-8)
-    assert np.allclose(np.abs(signed).max(axis=0), stored["flow_largest"][i, seed], atol=1e-9)
-
-
-@pytest.mark.weekly
 def test_constants_of_the_trajectory_are_not_stale(stored):
     assert np.allclose(propagation.lipschitz_row(2), stored["lipschitz"][2], rtol=1e-7)
 
 
-# -------------------------------------------------------------------------------------- text
-
-
-def test_layers_on_text_share_heads_and_data():
-    """A small layer starts with heads of the large one, and sees the same windows."""
-    times = np.array([0.0, 1.0])
-    run = text.train(8, 5, times=times)
-    assert np.array_equal(run[0], text.initial()[40:48])
-    assert np.array_equal(run, text.train(8, 5, times=times))
-    assert np.abs(run[1] - text.train(8, 5, order=1, times=times)[1]).max() > 1e-3
-
-
-@pytest.mark.weekly
-def test_text_rows_are_not_stale():
-    texts = text.load()
-    if texts["about"]["corpus"] != corpus_hash():
-        pytest.skip(f"the stored results belong to the text {texts['about']['corpus']}")
-    row = text.row(32, 11)
-    assert np.allclose(row["bits"], texts["bits_32"][11], atol=1e-6)
-    assert np.allclose(row["quantiles"], texts["quantiles_32"][11], rtol=1e-5)
-
-
 # -------------------------------------------------------------------------------- the sphere
-
-
-@pytest.mark.parametrize("d", [2, 3, 16])
-def test_perceptron_and_particles_are_the_same_in_every_run(d):
-    a, omega = sphere.perceptron(d)
-    rng = np.random.default_rng(0)
-    directions = rng.normal(size=(d, d))
-    assert np.allclose(a, directions / np.linalg.norm(directions, axis=1)[:, None], atol=1e-15)
-    assert np.allclose(omega, rng.normal(size=d), atol=1e-15)
-    F, (b, scaled) = sphere.energy(5.0, "gelu", True, d, 0.5), sphere.perceptron(d, 0.5)
-    assert (F.beta, F.activation.name, F.normalised, F.dim) == (5.0, "gelu", True, d)
-    assert np.allclose(F.omega, 0.5 * omega) and np.allclose(scaled, F.omega) and (a == b).all()
-    mu = sphere.start(d)
-    assert (mu.size, mu.dim) == (1000 if d == 2 else 500, d)
-    assert Sphere().contains(mu.atoms, 1e-14).all() and (sphere.start(d).atoms == mu.atoms).all()
-    assert np.abs(mu.weights @ mu.atoms).max() < 4 / np.sqrt(mu.size)
-    assert np.abs(sphere.start(d, 1).atoms - mu.atoms).max() > 0.1
 
 
 def degrees(x):
@@ -140,32 +92,22 @@ def test_the_source_s_draw_is_the_published_one():
     assert np.allclose(draw.start.atoms, np.stack([np.cos(angle), np.sin(angle)], 1), atol=1e-15)
 
 
-@pytest.mark.parametrize("d", [2, 3, 8])
+@pytest.mark.parametrize("d", [2, 3])
 def test_further_draws_of_the_source(d):
-    """Seeds of further draws do not depend on how many are asked for; scale and size do."""
-    first = sphere.source_draw(d)
-    assert (first.start.size, first.start.dim) == (1000 if d == 2 else 500, d)
-    assert first.a.shape == (d, d) and first.omega.shape == (d,)
-    assert Sphere().contains(first.start.atoms, 1e-14).all() and Sphere().contains(first.a).all()
-    seeds = np.random.default_rng(42).integers(0, 2**31 - 1, size=9)
-    for i in (1, 4, 9):
-        other = sphere.source_draw(d, start=i)
-        assert (other.a == first.a).all() and (other.omega == first.omega).all()
-        rng = np.random.default_rng(int(seeds[i - 1]))
-        if d == 2:
-            drawn = degrees(other.start.atoms) % 360
-            assert np.allclose(drawn, np.degrees(rng.uniform(0, 2 * np.pi, 1000)), atol=1e-9)
-        else:
-            x = rng.normal(size=(500, d))
-            x /= np.linalg.norm(x, axis=1)[:, None]
-            assert np.allclose(other.start.atoms, x, atol=1e-15)
+    """A start has a seed of its own, whatever is asked for beside it; scale and size do change."""
+    first, other = sphere.source_draw(d), sphere.source_draw(d, start=4)
+    assert (other.a == first.a).all() and (other.omega == first.omega).all()
+    rng = np.random.default_rng(int(np.random.default_rng(42).integers(0, 2**31 - 1, size=9)[3]))
+    if d == 2:
+        angle = rng.uniform(0, 2 * np.pi, 1000)
+        drawn = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    else:
+        drawn = Sphere().project(rng.normal(size=(500, d)))
+    assert np.allclose(other.start.atoms, drawn, atol=1e-15)
     units = sphere.source_draw(d, perceptron=2)
     assert (units.start.atoms == first.start.atoms).all() and (units.a != first.a).all()
     weak = sphere.source_draw(d, scale=0.25, n=7)
     assert np.allclose(weak.omega, 0.25 * first.omega, atol=1e-16) and weak.start.size == 7
-    F = weak.energy(5.0, "gelu", True)
-    assert (F.beta, F.activation.name, F.normalised, F.dim) == (5.0, "gelu", True, d)
-    assert weak.energy(5.0).a is None and (F.omega == weak.omega).all()
 
 
 def test_stored_runs_are_those_of_the_sweep():
@@ -192,23 +134,6 @@ def test_stored_runs_are_those_of_the_sweep():
     beside = published["beside"] != ""
     most = published["most"][beside]
     assert (published["steps"][beside] == most).all() and most.max() <= sphere.BESIDE_MOST
-
-
-def test_stored_runs_of_the_source_are_runs():
-    published = sphere.load("source")
-    first, euler, count = published["first"], published["rule"] != "stiff", published["count"]
-    masses, centres = published["masses"].astype(float), published["centres"]
-    assert (np.diff(first) == count).all() and first[0] == 0 and (masses > 0).all()
-    assert len(published["asleep"]) == len(masses) == len(centres) == first[-1]
-    assert np.abs(np.add.reduceat(masses, first[:-1]) - 1).max() < 1e-5
-    placed = np.repeat((count <= sphere.PLACED) & (published["d"] <= 3), count)
-    size = np.linalg.norm(centres, axis=1)
-    assert np.abs(size[placed] - 1).max() < 1e-5 and (size[~placed] == 0).all()
-    # Euler's steps are 0.1
-    assert np.allclose(published["time"][euler], published["steps"][euler] / 10)
-    descent = (published["direction"] == "descent") & (published["d"] <= 3)
-    assert (np.isnan(published["gap"]) == ~descent).all() and (published["gap"][descent] >= 0).all()
-    assert ((0 <= published["dead"]) & (published["dead"] <= 1 + 1e-12)).all()
 
 
 def test_counts_that_are_known_of_the_published_program():

@@ -41,7 +41,3 @@ def test_one_picture_its_texts_and_the_parameters_are_stored():
 def test_nothing_is_run_or_fetched_by_what_is_stored():
     """An untrusted notebook shows it as it is."""
     assert not re.search(r"<script|\son\w+=|https?:|<link|javascript:", markup(place()))
-
-
-def test_no_parameters_are_an_empty_object():
-    assert 'data-parameters="{}"' in markup(place()) == markup(place(parameters={}))

@@ -75,7 +75,6 @@ GIVEN = {
     "items of one name": (
         [{"label": "a", "x": X, "y": Y}] * 2, {"a": LINE, "a (2)": LINE}),
     "coordinates with a name": ([(X, Y, "bound", "limit", "o")], {"limit": LINE}),
-    "coordinates": ((X, Y), {"data": LINE}),
     "lists of several lengths": (
         [X[:1], X[:2]],
         {"data 1": [{"data": "0.1"}], "data 2": [{"data": "0.1"}, {"data": "0.2"}]}),
@@ -85,9 +84,6 @@ GIVEN = {
                   {"points 1": "0", "points 2": "1", "w": "6"}]}),
     "a gap": ({"x": X, "y": [1, np.nan, 2]},
               {"data": [{"x": "0.1", "y": "1"}, {"x": "0.2"}, {"x": "0.4", "y": "2"}]}),
-    "several axes": (
-        {"A": np.where(np.eye(4), 3.0, np.nan)},
-        {"data": [{"i": str(i), "j": str(i), "A": "3"} for i in range(4)]}),
     "a mask": (
         {"A": np.ma.masked_where(~np.eye(4, dtype=bool), 3 * np.ones((4, 4)))},
         {"data": [{"i": str(i), "j": str(i), "A": "3"} for i in range(4)]}),
@@ -98,16 +94,6 @@ GIVEN = {
 def test_what_is_given_is_written(what):
     data, expected = GIVEN[what]
     assert rows(drawn(data)) == expected
-
-
-def test_a_figure_that_computes_what_it_draws_says_what():
-    state = {"degrees": np.repeat([-91.5, 88.5], [1, 3]), "title": "start"}
-    shares = {
-        row["degrees"]: row["share"] for row in rows(plots.angle_histograms([state], {}))["start"]
-    }
-    assert {at: share for at, share in shares.items() if share != "0"} == {
-        "-91.5": "0.25", "88.5": "0.75"
-    }  # fmt: skip
 
 
 def test_comments_name_panels_axes_and_units():

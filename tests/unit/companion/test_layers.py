@@ -87,14 +87,3 @@ def test_ridge_on_heads_leaves_labels_alone(lam, seed):
     assert F(mu) == pytest.approx(lam / 2 * (mu.weights @ size), rel=1e-12)
     assert (F.gradient(mu.atoms, mu)[:, 0] == 0).all()
     assert check_functional(problem(0) + F, mu, seed).ok
-
-
-def test_labels_are_read_by_their_sign():
-    F, heads = problem(5), np.random.default_rng(6).normal(size=(4, SHAPE.size))
-    results = []
-    for labels in ([-1, -1, 1, 1], [0, -0.5, 0.25, 7.0]):
-        mu = Measure(np.column_stack([labels, heads]))
-        results.append([F(mu), F.first_variation(mu.atoms, mu), F.gradient(mu.atoms, mu)])
-    for one, other in zip(*results, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-14)
-    assert (results[0][2][:, 0] == 0).all()

@@ -86,10 +86,3 @@ def test_one_linear_neuron_is_least_squares():
     # H + K = Hessian of theta -> L(delta_theta); in (w, b) it is A^T A / n
     H = (report.H[0] + report.K[0, 0])[1:, 1:]
     assert np.abs(H - A.T @ A / 9).max() < 1e-13 and report.collective[0] > -1e-12
-
-
-def test_samples_come_from_the_data():
-    F = problem(19)
-    drawn, rows = F.sample(21, 50), {(*x, y) for x, y in zip(F.X, F.Y, strict=True)}
-    assert len(drawn.X) == 50 and drawn.activation is F.activation
-    assert {(*x, y) for x, y in zip(drawn.X, drawn.Y, strict=True)} == rows

@@ -5,7 +5,6 @@ import re
 
 import matplotlib as mpl
 import numpy as np
-import pytest
 from IPython.core.formatters import DisplayFormatter
 from PIL import Image
 
@@ -27,11 +26,6 @@ def rates(lines=LINES):
 
 def pixels(picture):
     return np.asarray(Image.open(io.BytesIO(picture.png)).convert("RGB"))
-
-
-def colours(picture) -> int:
-    """Number of different colours; one number for a pixel, since sorting rows takes seconds."""
-    return len(np.unique(pixels(picture).astype(int) @ [1, 256, 65536]))
 
 
 def shown(item) -> tuple[dict, dict]:
@@ -76,57 +70,8 @@ def test_roles_differ_without_colour_and_are_readable():
 
 # ---------------------------------------------------------------------------------------- charts
 
-X, TIMES, TURN = np.linspace(0, 1, 30), np.arange(4.0), np.linspace(-180, 179, 120)
-WHERE = {"xlabel": "x", "ylabel": "y"}
-RATE = {"x": X, "y": 0.5 - X, "label": "rate", "role": "bound"}
-DOTS = [{**RATE, "label": "seen", "marker": "o"}]
-NAMES = ["stable", "splitting", "translation"]
-GROUND = {"degrees": TURN, "v": np.sin(np.radians(TURN)), "dead": np.abs(TURN) < 30}
-CLOUD = {"degrees": RNG.uniform(-180, 180, 50), "weights": RNG.dirichlet(np.ones(50))}
-PATHS = {
-    "t": TIMES, "degrees": (np.linspace(-170, 170, 9) + 20 * TIMES[:, None]) % 360 - 180,
-    "title": "descent", "landscape": GROUND,
-}  # fmt: skip
 BALL = RNG.normal(size=(300, 3))
 BALL /= np.linalg.norm(BALL, axis=1, keepdims=True)
-MASSES = RNG.dirichlet(np.ones(300))
-ROOTS = np.array([1.0, 2.0, 3.0])
-
-
-def hill(y):
-    return y[:, 2] ** 3
-
-
-def limits(name):
-    masses = {k: (ROOTS, a * ROOTS, ROOTS > 1) for k, a in (("none", 0.1), ("gelu", 0.2))}
-    panel = {"title": "masses", "masses": masses, "bounds": [(ROOTS, 1 / ROOTS, name, "limit")]}
-    return plots.mass_panels([{**panel, "xlabel": "√β", "xscale": "linear"}])
-
-
-#: What a picture shows beside the data that a chapter compares: charts, and two values of it.
-CHARTS = {
-    "legend": (lambda d: plots.curves(LINES, **WHERE, direct=d, ylim=(0, 1)), True, False),
-    "regimes": (
-        lambda at: plots.regimes([RATE], DOTS, borders=at, names=NAMES[::-1], **WHERE),
-        [0.05, 0.5], [0.2, 0.5]),
-    "histograms": (
-        lambda v: plots.angle_histograms([{**CLOUD, "title": "start", "landscape": v}], GROUND),
-        GROUND, {}),
-    "paths": (lambda v: plots.angle_paths([{**PATHS, "landscape": v}]), GROUND, {}),
-    "sphere histograms": (
-        lambda kinks: plots.sphere_histograms(
-            [{"points": BALL[:30], "weights": MASSES[:30], "title": "end"}] * 2, landscape=hill,
-            kinks=kinks), np.eye(3)[:1], np.eye(3)[1:2]),
-    "masses": (limits, "bound", "found"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", CHARTS)
-def test_charts_show_what_they_are_given(name):
-    draw, value, other = CHARTS[name]
-    picture = draw(value)
-    assert colours(picture) > 20
-    assert picture.png != draw(other).png
 
 
 def test_paths_on_the_circle_do_not_cross_the_picture():

@@ -84,13 +84,6 @@ def test_above_the_critical_ridge_nothing_is_written():
     assert best_uniform(risk, 0.99 * critical(risk)).size > 0
 
 
-def test_tokens_that_repeat_have_no_content():
-    risk = risk_of()
-    same = AttentionRisk(np.repeat(risk.X[:, :1], 4, axis=1), risk.Y, risk.W_U, risk.shape)
-    law = best_uniform(same, 0.3 * critical(same))
-    assert law.size > 0.01 and law.pull < 1e-12
-
-
 def test_few_steps_are_said_by_the_gap():
     risk = risk_of()
     lam = 0.2 * critical(risk)

@@ -1,9 +1,6 @@
 """Flows: order, exact solutions, conservation, clocks, events, failures."""
 
-import io
 import itertools
-import sys
-import time
 import warnings
 
 import numpy as np
@@ -317,6 +314,9 @@ def test_a_step_that_is_too_large_shows():
     # each step multiplies by -3/2; the last of two increases is the largest
     assert run.increase == pytest.approx(run.value[0] * 1.5**2 * (1.5**2 - 1), rel=1e-9)
     assert "increases" in repr(run) and run.completed
+    for kind in (Euler, RK4):  # x' = -10 x blows up, long before any number overflows
+        long = gradient_flow(Ridge(10.0), ONE, [0.0, 5.0], solver=kind(0.5))
+        assert not long.completed and "F rose from" in long.reason and "Adaptive()" in long.reason
     fine = gradient_flow(Ridge(1.0), START, [0, 5.0], solver=Euler(0.5))
     assert fine.increase == 0 and "increases" not in repr(fine)
 
@@ -351,15 +351,6 @@ def test_failure_of_the_solver_is_reported(method):
     assert not run.completed and run.t.tolist() == [0.0, 0.25] and run.reason in repr(run)
 
 
-@pytest.mark.parametrize("method", ["DOP853", "LSODA", "rk4"])
-def test_errors_of_the_field_are_not_hidden(method):
-    def wrong(x, mu):
-        raise ZeroDivisionError("mine")
-
-    with pytest.raises(ZeroDivisionError, match="mine"):
-        flow(wrong, START, [0, 1.0], solver=chosen(method, 0.5, 1e-6))
-
-
 def test_trajectory_gives_measures_that_nobody_changes():
     run = gradient_flow(Ridge(1.0), START, [0, 0.5, 1.0], dense=True)
     assert len(run) == 3 and run.measure(1).weights.tolist() == START.weights.tolist()
@@ -373,14 +364,6 @@ def test_trajectory_gives_measures_that_nobody_changes():
             curve.at(bad)
 
 
-def test_progress_is_shown_on_demand_and_changes_nothing(capsys):
-    for solver in (None, Euler(0.25)):
-        quiet = gradient_flow(R, MU, [0, 0.5], solver=solver)
-        assert capsys.readouterr().err == ""
-        same_bits(gradient_flow(R, MU, [0, 0.5], progress=True, solver=solver), quiet)
-        assert "100%" in capsys.readouterr().err
-
-
 BALL = Ball(1.0, (2, 1))
 FAR = Measure([[2.0, 0.0, 0.0]])
 STEPS = {"solver": RK4(1)}
@@ -389,7 +372,6 @@ BAD = [
     ("mu", "off the sphere", height, FAR, {"space": Sphere()}),
     ("mu", "outside", height, FAR, {"space": BALL}),
     ("mu", "huge", linear, Measure([[1e80, 0.0]]), {}),
-    ("times", "too far", still, START, {"times": [0, 1e100]}),
     ("times", "no multiple", still, START, {"times": [0, 1.2], **STEPS}),
     ("times", "the same multiple", still, START, {"times": [0, 1, 1 + 1e-12], **STEPS}),
     ("step", "too small", still, START, {"solver": Euler(1e-30)}),
@@ -448,24 +430,6 @@ def test_steps_that_collapse_at_kinks_are_noticed():
     assert len(run) < 3
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-@pytest.mark.parametrize("file, seconds, shown", [
-    (Terminal, 0.3, True), (Terminal, 0.0, False), (io.StringIO, 0.3, False),
-])  # fmt: skip
-def test_a_terminal_is_told_after_two_seconds(file, seconds, shown, monkeypatch):
-    def slow(x, mu):
-        time.sleep(seconds)
-        return -x
-
-    monkeypatch.setattr(sys, "stderr", file())
-    flow(slow, START, [0.0, 5.0], solver=Euler(0.5))
-    assert ("flow of 3 atoms" in sys.stderr.getvalue()) == shown
-
-
 def test_a_budget_that_is_spent():
     whole = gradient_flow(R, MU, [0.0, 0.5, 2.0])
     part = gradient_flow(R, MU, [0.0, 0.5, 2.0], solver=Adaptive(budget=whole.evaluations // 2))
@@ -486,29 +450,8 @@ def test_what_is_interrupted_is_not_lost(solver):
     assert not run.completed and run.t.tolist() == [0.0, 0.25, 0.5] and "interrupted" in run.reason
 
 
-@pytest.mark.parametrize("solver", [Euler(0.5), RK4(0.5)])
-def test_steps_that_are_too_long_are_no_success(solver):
-    """x' = -10 x: both methods blow up, long before any number overflows."""
-    run = gradient_flow(Ridge(10.0), ONE, [0.0, 5.0], solver=solver)
-    assert not run.completed and "F rose from" in run.reason and "use Adaptive()" in run.reason
-    assert gradient_flow(Ridge(10.0), ONE, [0.0, 5.0]).completed
-
-
 def test_a_stiff_horizon_is_given_to_a_stiff_method():
     """An explicit method would take millions of steps to this horizon."""
     run = gradient_flow(Ridge(1e6) + Anchor(1.0, [3.0]), ONE, [0.0, 100.0])
     assert run.completed and run.method.endswith("LSODA") and run.evaluations < 20_000
     assert run.end.atoms[0, 0] == pytest.approx(3 / (1e6 + 1), abs=1e-8)
-
-
-@pytest.mark.parametrize("radius", [0.5, 0.8])
-def test_heads_in_balls_cost_no_more_than_free_ones(radius):
-    shape = R.shape
-    inside = shape.ball(radius)
-    start = Measure(inside.project(MU.atoms), MU.weights)
-    free = gradient_flow(R, start, [0.0, 50.0])
-    held = gradient_flow(R.on(inside), start, [0.0, 50.0])
-    assert held.completed and held.evaluations < 4 * free.evaluations
-    assert inside.contains(held.end.atoms).all()
-    fine = gradient_flow(R.on(inside), start, [0.0, 50.0], solver=Adaptive(1e-7, 1e-9, "RK23"))
-    assert held.value[-1] == pytest.approx(fine.value[-1], abs=1e-4)

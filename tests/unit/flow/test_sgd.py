@@ -98,24 +98,6 @@ def test_blow_up_is_reported():
     assert "F rose from" in long.reason
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("mu", Measure(1e80 * MU.atoms)),
-        ("times", [0, 0.3]),
-        ("times", [0.25, 0.25 * (1 + 1e-12)]),
-        ("epsilon", 1e-300),
-    ],
-)
-def test_bad_input_is_named_and_draws_nothing(name, value):
-    rng = np.random.default_rng(0)
-    good = dict(F=R, mu=MU, times=[0, 0.5], epsilon=0.25, rng=rng)
-    before = rng.bit_generator.state
-    with pytest.raises((TypeError, ValueError), match=f"^{name}:"):
-        sgd(**{**good, name: value})
-    assert rng.bit_generator.state == before
-
-
 def test_what_is_interrupted_is_not_lost():
     class Stopped(Ridge):
         def sample(self, rng, n):

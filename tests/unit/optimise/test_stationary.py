@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from examples import Energy, symmetric
+from examples import Energy
 from reference import make, measure
 
 from mfbook.confinement import Anchor, Ridge
@@ -96,14 +96,3 @@ def test_where_newtons_method_ends_otherwise():
     assert not edge.completed and "edge" in edge.reason
     with pytest.raises(ValueError, match="^mu: "):
         stationary_near(F, Measure([[2.0, 0.0]]))
-
-
-def test_arguments():
-    F = Energy(symmetric(np.random.default_rng(0), 2), np.eye(2), Ball(1.0, (2,)))
-    for name, arguments in (
-        ("start", ([2.0, 0.0],)), ("start", ([[0.1, 0.2]],)), ("tolerance", ([0.1, 0.2],)),
-        ("maxiter", ([0.1, 0.2],)),
-    ):  # fmt: skip
-        options = {} if name == "start" else {name: 0}
-        with pytest.raises(ValueError, match=f"^{name}:"):
-            stationary_head(F, *arguments, **options)

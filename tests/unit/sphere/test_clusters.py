@@ -54,18 +54,6 @@ def test_single_linkage_against_all_pairs(seed, d, n):
         assert np.array_equal(clusters(more, threshold=threshold).labels, labels)
 
 
-@pytest.mark.parametrize("d", [2, 3, 4])
-def test_crowds_are_linked_by_one_pair(d):
-    rng = np.random.default_rng(d)
-    # crowds of width 0.01, gaps of 0.1 between the first three, of 0.2 to the last
-    angles = np.concatenate([at + 0.01 * rng.random(15) for at in (0.0, 0.1, 0.2, 0.4)])
-    angles = rng.permutation(np.append(angles, 0.3))
-    for threshold in (0.011, 0.095, 0.1, 0.15, 0.25):
-        found = clusters(flat(angles, d), threshold=threshold)
-        assert found.count == (np.diff(np.sort(angles)) > threshold).sum() + 1
-        assert np.array_equal(found.labels, brute_force(flat(angles, d), threshold)[1])
-
-
 @pytest.mark.parametrize("d", [2, 3])
 def test_rings_chains_and_single_particles(d):
     ring = flat(2 * np.pi * np.arange(40) / 40, d)

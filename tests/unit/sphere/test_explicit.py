@@ -5,7 +5,7 @@ import pytest
 
 from mfbook.measure import Measure
 from mfbook.space import Sphere
-from mfbook.sphere import Explicit, SphereEnergy, clusters, settle
+from mfbook.sphere import Explicit, SphereEnergy, settle
 
 
 def written_out(x, F, sign, rules, limit):
@@ -89,20 +89,27 @@ def setup(d, units, normalised, beta, n=40, seed=5):
     return Measure(x), SphereEnergy(beta, a, omega, units, normalised)
 
 
-@pytest.mark.parametrize("d, units, normalised, ascent, beta", [
-    (2, "none", False, True, 3.0), (2, "relu", False, True, 3.0), (2, "relu", True, False, 1.0),
-    (3, "none", True, True, 3.0), (3, "relu", False, False, 1.0), (4, "none", False, False, 5.0),
+@pytest.mark.parametrize("d, units, normalised, ascent, beta, changes", [
+    (2, "none", False, True, 3.0, {}), (2, "relu", False, True, 3.0, {}),
+    (2, "relu", True, False, 1.0, {}), (3, "none", True, True, 3.0, {}),
+    (3, "relu", False, False, 1.0, {}), (4, "none", False, False, 5.0, {}),
+    (2, "none", False, True, 3.0, {"between": 1}), (2, "none", False, True, 3.0, {"window": 99}),
+    (2, "none", False, True, 3.0, {"step": 0.05}), (2, "none", False, True, 0.01, {"most": 14}),
+    (2, "none", False, True, 0.01, {"cap": False}), (3, "relu", False, True, 3, {"collapse": 1e-9}),
+    (2, "none", False, True, 3.0, {"tolerance": 1e-2}),
 ])  # fmt: skip
-def test_a_run_follows_the_rules_step_by_step(d, units, normalised, ascent, beta):
+def test_a_run_follows_the_rules_step_by_step(d, units, normalised, ascent, beta, changes):
     mu, F = setup(d, units, normalised, beta)
-    rules, limit = Explicit(most=1500), 1000 if d == 4 else 1500
+    rules = Explicit(**{"most": 1500, **changes})
+    limit = 1000 if d == 4 else rules.most
     seen, counts, steps, stopped = written_out(mu.atoms, F, 1 if ascent else -1, rules, limit)
     run = settle(F, mu, ascent=ascent, solver=rules, record=1)
     assert (run.steps, run.completed) == (steps, stopped)
     assert run.count[1:].tolist() == counts and run.atoms.shape == seen.shape
     assert np.abs(run.atoms - seen).max() < 1e-8
     assert run.clusters.threshold == rules.threshold(beta, d)
-    assert run.t.tolist() == pytest.approx([*range(len(run.t))])
+    snapshots = np.minimum(np.arange(len(run.t)) * rules.between, steps) * rules.step
+    assert run.t == pytest.approx(snapshots)
     for k in (0, len(seen) // 2, -1):
         u, x = velocity(seen[k], F), Measure(seen[k])
         assert run.value[k] == pytest.approx(F(x), abs=1e-9)
@@ -110,53 +117,3 @@ def test_a_run_follows_the_rules_step_by_step(d, units, normalised, ascent, beta
         assert run.dissipation[k] == pytest.approx((u * u).sum() / len(u), abs=1e-7)
     if d == 4:
         assert run.reason == "the horizon is reached" and steps == 1000
-
-
-def test_every_rule_does_what_it_says():
-    mu, F = setup(2, "none", False, 3.0)
-    usual = settle(F, mu, ascent=True, solver=Explicit())
-    close = settle(F, mu, ascent=True, solver=Explicit(between=1))
-    assert usual.completed and usual.steps % 10 == 0
-    # the rule is looked at ten times as often, and its window is ten times as short
-    assert usual.steps - 10 < close.steps <= usual.steps
-    assert np.allclose(np.diff(close.t), 0.1) and np.allclose(np.diff(usual.t), 1.0)
-    lax = settle(F, mu, ascent=True, solver=Explicit(tolerance=1e-2))
-    assert lax.steps < usual.steps and 1e-4 < lax.speed[-1] <= 1e-2
-    long = settle(F, mu, ascent=True, solver=Explicit(window=usual.steps // 10 + 3))
-    assert long.steps > usual.steps
-    uneven = settle(F, mu, ascent=True, solver=Explicit(most=14))
-    assert uneven.steps == 14 and uneven.t.tolist() == pytest.approx([0.0, 1.0, 1.4])
-    fine = settle(F, mu, ascent=True, solver=Explicit(step=0.05))
-    assert fine.steps == pytest.approx(2 * usual.steps, abs=40)
-    # a wide threshold, with the cap and without, on the start
-    wide = SphereEnergy(0.01)
-    assert [settle(wide, mu, solver=Explicit(cap=cap, most=1)).clusters.count
-            for cap in (True, False)] == [
-        clusters(mu, threshold=tau, linkage="arcs").count for tau in (np.pi / 4, 5.0)
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("d", [2, 3])
-def test_particles_that_move_as_one_change_nothing_else(d):
-    mu, F = setup(d, "relu", False, 3.0)
-    apart, together = (
-        settle(F, mu, ascent=True, solver=Explicit(collapse=size), record=1) for size in (0, 1e-9)
-    )
-    assert (apart.steps, apart.clusters.count) == (together.steps, together.clusters.count)
-    assert apart.atoms.shape == together.atoms.shape == (len(apart.t), 40, d)
-    assert np.abs(apart.atoms - together.atoms).max() < 1e-8
-    assert np.abs(apart.value - together.value).max() < 1e-12
-
-
-def test_rules_that_do_not_exist_are_refused():
-    for name, value in {
-        "step": 0.0, "between": 0, "window": 0, "tolerance": -1.0, "most": 0,
-        "collapse": -1.0,
-    }.items():  # fmt: skip
-        with pytest.raises(ValueError, match=f"^{name}:"):
-            Explicit(**{name: value})
-    with pytest.raises(TypeError, match="^cap:"):
-        Explicit(cap=1)
-    mu, F = setup(2, "none", False, 3.0)
-    with pytest.raises(TypeError, match="^solver:"):
-        settle(F, mu, solver="source")

@@ -68,17 +68,12 @@ def test_newton_leaves_saddles_and_ends_antipodal_up_to_rounding(d):
 
 
 MU = on_sphere(0, 3, 2)
-F2 = energy(1.0)
 COMPLEX = Measure(Sphere().retract(MU.atoms, 0.1j * MU.atoms[:, ::-1] * [-1, 1]))
-GHOST = Measure(MU.atoms, [0.5, 0.5, 0.0])
 
 
 @pytest.mark.parametrize("call", [second_order, newton])
-@pytest.mark.parametrize("mu", [
-    COMPLEX, GHOST, on_sphere(0, 3, 3), Measure(MU.atoms * (1 + 1e-3))
-], ids=["complex", "without weight", "dimension", "off the sphere"])  # fmt: skip
-def test_measures_that_do_not_fit_are_refused(call, mu):
-    with pytest.raises((TypeError, ValueError), match="^mu:"):
-        call(F2, mu)
-    with pytest.raises(TypeError, match="^F:"):
-        call(lambda mu: 0.0, MU)
+def test_measures_that_do_not_fit_are_refused(call):
+    ghost = Measure(MU.atoms, [0.5, 0.5, 0.0])
+    for mu in (COMPLEX, ghost, on_sphere(0, 3, 3), Measure(MU.atoms * (1 + 1e-3))):
+        with pytest.raises((TypeError, ValueError), match="^mu:"):
+            call(energy(1.0), mu)

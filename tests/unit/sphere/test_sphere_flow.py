@@ -121,19 +121,6 @@ def test_few_particles(kind, d):
 
 
 @pytest.mark.parametrize("kind", [Stiff, Explicit])
-@pytest.mark.parametrize("ascent", [True, False])
-def test_extreme_temperatures(ascent, kind):
-    for beta in (1e-3, 1e4):
-        F, mu = energy(beta), Measure(points(32, 40, 2))
-        for G in (F, SphereEnergy(beta)):
-            run = settle(
-                G, mu, Stiff(horizon=20.0) if kind is Stiff else Explicit(most=200), ascent=ascent
-            )
-            assert np.isfinite(run.value).all() and np.isfinite(run.end.atoms).all()
-            assert run.end.weights.sum() == pytest.approx(1)
-
-
-@pytest.mark.parametrize("kind", [Stiff, Explicit])
 def test_interruption_is_no_result(kind):
     calls = iter(range(1000))
 
@@ -145,15 +132,6 @@ def test_interruption_is_no_result(kind):
     F = replace(energy(5.0), activation=replace(TANH, sigma=interrupted))
     run = settle(F, Measure(points(37, 25, 2)), kind())
     assert not run.completed and "interrupted" in run.reason and np.isfinite(run.end.atoms).all()
-
-
-def test_progress_on_demand(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")  # a narrow bar is cut off
-    F, mu = SphereEnergy(5.0), Measure(points(38, 25, 2))
-    settle(F, mu, ascent=True)
-    assert capsys.readouterr().err == ""
-    settle(F, mu, Explicit(most=50), progress=True)
-    assert "100%" in capsys.readouterr().err
 
 
 def test_limits_of_a_run_and_what_is_refused():

@@ -101,9 +101,3 @@ def test_the_second_variation_obeys_the_estimate_of_the_theorem():
         assert form <= (-a * M + b * (1 - M) + size) * (m @ eta**2) + 1e-12
         if a > size and M > (b + size) / (a + b):  # Theorem 3.5
             assert form < 0
-
-
-def test_what_is_out_of_range_is_refused():
-    for name, d, k in (("d", 1, 0), ("k", 2, -1), ("k", 2, 0.5)):
-        with pytest.raises(ValueError, match=f"^{name}:"):
-            funk_hecke(1.0, d, k)

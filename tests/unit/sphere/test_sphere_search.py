@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from examples import bend, circle, on_circle, on_sphere, points
+from examples import SINE, bend, circle, on_circle, on_sphere, points
 from examples import sphere_energy as energy
 
 from mfbook.activations import NAMED, Activation, leaky_relu
@@ -14,10 +14,6 @@ from mfbook.space import Sphere
 from mfbook.sphere import SphereEnergy, funk_hecke
 
 B2 = np.array([[1.5, 0.4], [0.4, -0.8]])
-#: No bound on its second derivative is known.
-SINE = Activation(
-    "sine", np.sin, lambda s: 2 - 2 * np.cos(s), np.cos, tuple(np.pi * np.arange(-3, 4))
-)
 #: Two lines, of which nothing is known; and one steeper line on either side.
 BENT = Activation(
     "bent",
@@ -87,19 +83,6 @@ def test_bound_is_below_a_dense_search_on_spheres(d, activation):
     assert_bracket(F, mu, found)
     gap = frank_wolfe_gap(F, mu, 0)
     assert 0 <= gap.found <= gap.rigorous
-
-
-@pytest.mark.parametrize("beta", (1e-2, 1.0, 30.0, 1e3, 1e5))
-def test_the_search_finds_the_least_value_before_anything_is_proved(beta):
-    """On the circle its grid is finer than the kernel and its steps are Newton's, kinks or none."""
-    for seed, name in enumerate((*NAMED, None)):
-        units = dict(seed=seed, bias=seed % 2 == 0, scale=0.3)
-        F = SphereEnergy(beta) if name is None else energy(beta, name, **units)
-        for n in (1, 4, 2000)[: 2 if beta > 1e3 else 3]:
-            local = F.at(on_sphere(seed, n, 2))
-            early, late = local.minimise(0, budget=1), local.minimise(0)
-            assert late.converged
-            assert early.value == pytest.approx(late.value, abs=rounding(F))
 
 
 CASES = {
@@ -189,34 +172,6 @@ def test_one_atom_without_units(d, beta):
     assert found.converged or d > 2
 
 
-def test_beyond_eight_dimensions_the_bound_is_crude_and_says_so():
-    F, mu = SphereEnergy(1.0), on_sphere(0, 4, 9)
-    found, gap = F.at(mu).minimise(0), frank_wolfe_gap(F, mu, 0)
-    assert not found.converged and not gap.converged
-    assert 0 < found.lower_bound <= F.at(mu).first_variation(points(1, 2000, 9)).min()
-    assert 0 <= gap.found <= gap.rigorous < np.inf
-
-
-@pytest.mark.parametrize("activation", ("relu", "gelu", "tanh"))
-def test_the_crude_bound_is_below_and_attained(activation):
-    """Below all values found; equal where the unit and the attention are least at one point."""
-    room = []
-    for seed in range(5):
-        d, rng = 9 + seed % 3, np.random.default_rng([seed, 17])
-        F, mu = energy(0.3, activation, d, seed=seed, bias=seed % 2 == 1), on_sphere(seed, 3, d)
-        found = F.at(mu).minimise(seed, starts=1)
-        values = F.at(mu).first_variation(points(rng, 500, d))
-        assert found.lower_bound <= min(found.value, values.min()) + rounding(F)
-        a, omega, beta = points(rng, 1, d), rng.uniform(-2, -0.5), 10 ** rng.uniform(-1, 0)
-        F, mu = SphereEnergy(beta, a, [omega], activation), Measure(-a)
-        found = F.at(mu).minimise(seed, starts=1)
-        exact = np.exp(-2 * beta) / beta + F.potential(a)[0] / 2
-        assert found.value == pytest.approx(exact, abs=1e-9)
-        room.append((exact - found.lower_bound) / abs(omega))
-    # the potential is bounded from a grid: a Lipschitz constant of at most 1.2 times h^2 / 8
-    assert -1e-13 <= min(room) and max(room) <= 1.2 * (1 / 256) ** 2 / 8 + 1e-12
-
-
 @pytest.mark.parametrize("beta", (0.05, 2.0, 40.0))
 def test_a_flat_function_is_bounded_at_once(beta):
     """Equal atoms at equal angles: constant, so no division of the circle would ever end."""
@@ -281,31 +236,3 @@ def test_rotations_permutations_repetitions_and_idle_parts(d, seed):
         changed = functional.at(measure).minimise(1)
         assert changed.converged and changed.value == pytest.approx(found.value, abs=1e-12)
         assert changed.lower_bound <= found.value + 1e-13
-
-
-@pytest.mark.parametrize("beta", (1e-3, 1.0, 50.0, 1e4))
-def test_many_atoms_against_a_sum_over_all(beta):
-    F, mu = energy(beta, "gelu", seed=1), on_sphere(3, 4000, 2)
-    found = F.at(mu).minimise(0)
-    x = np.concatenate([found.point[None], circle(1000)])
-    direct = np.exp(beta * (x @ mu.atoms.T - 1)) @ mu.weights / beta + F.potential(x) / 2
-    assert found.value == pytest.approx(direct[0], abs=1e-13 * (1 + 1 / beta))
-    assert found.lower_bound <= direct.min() + 1e-14 and found.converged
-
-
-def test_a_ridge_is_not_for_the_sphere():
-    assert energy(1.0).at(on_sphere(0, 3, 2)).minimise(0, ridge=1.0) is NotImplemented
-
-
-@pytest.mark.parametrize("beta", (0.5, 40.0))
-@pytest.mark.parametrize("activation", ("relu", "tanh"))
-def test_of_a_measure_that_makes_it_flat_the_bound_closes_at_once(activation, beta):
-    """Its own third derivative is small, whatever that of the kernel."""
-    F, n = energy(beta, activation, scale=1e-9), 80
-    t = 2 * np.pi * np.arange(n) / n
-    for ripple in (0.0, 1e-9, 1e-3):
-        w = 1 + ripple * np.cos(3 * t)
-        mu = Measure(circle(n), w / w.sum())
-        found = F.at(mu).minimise(0)
-        assert_bracket(F, mu, found)
-        assert found.converged and (ripple > 1e-6 or found.evaluations < 2000)

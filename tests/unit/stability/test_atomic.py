@@ -7,13 +7,11 @@ from autograd import hessian, jacobian
 from examples import Energy, anchored, small, symmetric
 from reference import heads, make, measure, relative
 
-from mfbook.attention import AttentionRisk
 from mfbook.confinement import Anchor, Ridge
 from mfbook.measure import Measure
 from mfbook.space import Sphere
 from mfbook.stability import (
     atomic_stability,
-    curvature_margin,
     dirac_stability,
     strong_monotonicity,
 )
@@ -152,25 +150,6 @@ def test_blocks_on_a_sphere_are_tangent_and_give_the_second_derivative():
     assert np.abs((report.modes * x).sum(axis=2)).max() < 1e-13
 
 
-def test_invariances():
-    R, _ = make(11)
-    F, mu = R + Ridge(0.1), measure(11, 3, R.shape)
-    report = atomic_stability(F, mu)
-    # an orthogonal gauge conjugates every block, a constant on all logits changes none
-    rng = np.random.default_rng(0)
-    S, U = (np.linalg.qr(rng.normal(size=(n, n)))[0] for n in (R.shape.k, R.shape.v))
-
-    def gauge(theta):
-        W_Q, W_K, W_V, W_O = R.shape.split(theta)
-        return R.shape.join(W_Q @ S, W_K @ S, W_V @ U, U.T @ W_O)
-
-    P = gauge(np.eye(mu.dim)).T
-    shifted = AttentionRisk(R.X, R.Y, R.W_U + rng.normal(size=(R.shape.d, 1)), R.shape)
-    turned = atomic_stability(shifted + Ridge(0.1), mu.map(gauge))
-    np.testing.assert_allclose(turned.H, P @ report.H @ P.T, atol=1e-13)
-    np.testing.assert_allclose(turned.K, P @ report.K @ P.T, atol=1e-13)
-
-
 @pytest.mark.parametrize("distance", [0.0, 1e3, 1e6, 1e9])
 def test_the_origin_does_not_matter(distance):
     """Differences of points far away lose digits, which is no fault of the functional."""
@@ -246,22 +225,6 @@ def test_what_is_not_stationary_or_not_inside_is_refused():
         refused("theta", lambda: dirac_stability(G, theta))  # noqa: B023
         refused("mu", lambda: atomic_stability(G, mu))  # noqa: B023
         refused("mu", lambda: strong_monotonicity(G, mu, 0, 0.1))  # noqa: B023
-
-
-def test_what_does_not_fit_together():
-    R, F, mu = make(0)[0], Ridge(1.0), Measure([[0.0, 1.0]])
-    light, round_ = Measure([[0.0, 1.0]] * 2, [0.0, 1.0]), Energy(np.eye(2), np.eye(2), Sphere())
-    refused("theta", lambda: dirac_stability(R.on(R.shape.ball(1.0)), [1.0, 2.0]))
-    refused("theta", lambda: curvature_margin(R, [1.0, 2.0], 0, 1.0))
-    refused("near", lambda: strong_monotonicity(F, mu, 0, 1.0, near="W1"))
-    refused("F", lambda: strong_monotonicity(round_, mu, 0, 1.0))
-    refused("F", lambda: curvature_margin(round_, mu.atoms[0], 0, 1.0))
-    for call in (
-        lambda m: atomic_stability(F, m),
-        lambda m: strong_monotonicity(F, m, 0, 1.0),
-    ):
-        refused("mu", lambda: call(light))  # noqa: B023
-        refused("mu", lambda: call(Measure([[1j, 1.0]])), TypeError)  # noqa: B023
 
 
 class Wrong(Energy):

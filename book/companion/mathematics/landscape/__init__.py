@@ -3,17 +3,7 @@
 Knows the sphere's energy and the idea; nothing here moves a particle.
 """
 
-from companion.mathematics.landscape.arrangement import SignRegions, sign_regions
-from companion.mathematics.landscape.extremal import (
-    Extremal,
-    RegionMaxima,
-    maximise_potential,
-)
+from companion.mathematics.landscape.arrangement import sign_regions
+from companion.mathematics.landscape.extremal import maximise_potential
 
-__all__ = [
-    "Extremal",
-    "RegionMaxima",
-    "SignRegions",
-    "maximise_potential",
-    "sign_regions",
-]
+__all__ = ["maximise_potential", "sign_regions"]

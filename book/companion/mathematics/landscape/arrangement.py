@@ -13,10 +13,7 @@ from math import comb
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mfbook import _validate as validate
 from mfbook.sphere.energy import on_sphere
-
-__all__ = ["SignRegions", "sign_regions"]
 
 #: Distance below which a unit vector lies on a hyperplane, or two of them are parallel.
 ON_PLANE = 1e-9
@@ -28,22 +25,11 @@ MOST_FACES = 2_000_000
 class SignRegions:
     r"""Regions of the sphere on which no :math:`\langle a_j,x\rangle` changes sign."""
 
-    a: np.ndarray
     signs: np.ndarray
     points: np.ndarray
 
     def __len__(self) -> int:
         return len(self.signs)
-
-    @property
-    def active(self) -> np.ndarray:
-        """Which units are active on which region; shape (R, J)."""
-        return self.signs > 0
-
-    def matrices(self, omega: np.ndarray) -> np.ndarray:
-        r"""Return :math:`A_C=\sum_{j\in C}\omega_ja_ja_j^\top` for each region; (R, d, d)."""
-        omega = np.asarray(omega, dtype=float)
-        return forms(self.active * omega, self.a)
 
 
 def sign_regions(a: ArrayLike) -> SignRegions:
@@ -64,7 +50,7 @@ def sign_regions(a: ArrayLike) -> SignRegions:
     refuse_many(2 * sum(comb(L - 1, i) for i in range(a.shape[1])))
     signs, points = cells(a)
     order = np.lexsort(signs.T[::-1])
-    return SignRegions(*map(validate.frozen, (a, signs[order], points[order])))
+    return SignRegions(signs[order], points[order])
 
 
 def cells(a) -> tuple[np.ndarray, np.ndarray]:

@@ -25,7 +25,6 @@ from numpy.typing import ArrayLike
 
 from companion.mathematics.landscape.arrangement import (
     ON_PLANE,
-    SignRegions,
     cells,
     directions,
     flats,
@@ -37,8 +36,6 @@ from companion.mathematics.landscape.arrangement import (
 from mfbook._blocks import blocks
 from mfbook.sphere.energy import SphereEnergy
 
-__all__ = ["Extremal", "RegionMaxima", "maximise_potential"]
-
 #: Difference, in units of the sum of the weights, below which values or eigenvalues are equal.
 TIE = 1e-12
 #: Maximisers of equal value closer than this are one: v differs by TIE at about its square root.
@@ -49,44 +46,28 @@ BLOCK = 256
 
 @dataclass(frozen=True, eq=False)
 class RegionMaxima:
-    """The extremal candidates of Section 3.3, region by region."""
+    """The extremal candidates of Section 3.3: the best point of each of the ``sign_regions``."""
 
-    regions: SignRegions
     values: np.ndarray
     points: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class Extremal:
-    r"""All maximisers of a potential on the sphere.
-
-    They form finitely many pieces: isolated points, and sets of positive dimension
-
-    .. math::
-        \{x\in\operatorname{span}(b_1,\dots,b_k):\ \|x\|=1,\
-        &s_j\langle a_j,x\rangle\ge0\ \text{where}\ s_j\ne0,\\
-        &\langle a_j,x\rangle=0\ \text{elsewhere}\}.
-    """
+    """Maximisers of a potential on the sphere: all that are isolated, some of each other piece."""
 
     value: float
     points: np.ndarray
-    signs: np.ndarray
-    spans: tuple[np.ndarray, ...]
-    candidates: RegionMaxima | None = None
-
-    @property
-    def dimensions(self) -> tuple[int, ...]:
-        """Dimension of each piece as a subset of the sphere."""
-        return tuple(len(b) - 1 for b in self.spans)
+    candidates: RegionMaxima
 
 
 def maximise_potential(a: ArrayLike | SphereEnergy, omega: ArrayLike | None = None) -> Extremal:
     r"""All global maximisers on the sphere of the potential of a ReLU perceptron.
 
     By Proposition 3.7 these are the points x for which :math:`\delta_x` maximises the energy.
-    Every face of the arrangement gives the top eigenvectors of its form that lie in it; see the
-    head of this module. A multiple eigenvalue whose eigenspace meets the face gives a piece of
-    positive dimension: the region where all units are off, if 0 is the maximum.
+    Every face of the arrangement gives the top eigenvector of its form, if it lies there; see the
+    head of this module. An eigenspace that meets a face in more than a point ends in smaller faces,
+    unless it is the whole face: the region where all units are off, if 0 is the maximum.
     """
     a, omega = _perceptron(a, omega)
     scale = max(float(np.abs(omega).sum()), np.finfo(float).tiny)
@@ -98,22 +79,15 @@ def maximise_potential(a: ArrayLike | SphereEnergy, omega: ArrayLike | None = No
     np.add.at(weights, ((side < 0).astype(int), which), omega)
 
     found = [_face_maxima(c, weights, *flat) for flat in _all_flats(c)]
-    columns = [list(chain.from_iterable(f[i] for f in found)) for i in range(4)]
-    signs, points, values = np.array(columns[0], np.int8), *map(np.array, columns[1:3])
-    spans = columns[3]
-
-    best = values.max()
-    ties = np.flatnonzero(values >= best - TIE).tolist()
-    chosen = _distinct(c, signs, points, spans, ties)
-    regions = sign_regions(a)
-    top = _region_maxima(regions, c, which, side, signs, values)
-    return Extremal(
-        float(best * scale) + 0.0,
-        points[chosen],
-        signs[chosen][:, which] * side,
-        tuple(spans[i] for i in chosen),
-        RegionMaxima(regions, values[top] * scale + 0.0, points[top]),
-    )
+    parts = (chain.from_iterable(part) for part in zip(*found, strict=True))
+    signs, points, values = (np.array(list(part)) for part in parts)
+    best, chosen = values.max(), []
+    for i in np.flatnonzero(values >= best - TIE):
+        if (np.linalg.norm(points[chosen] - points[i], axis=1) > SAME_POINT).all():
+            chosen.append(i)
+    top = _region_maxima(sign_regions(a), c, which, side, signs, values)
+    regions = RegionMaxima(values[top] * scale + 0.0, points[top])
+    return Extremal(float(best * scale) + 0.0, points[chosen], regions)
 
 
 def _all_flats(c) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -125,10 +99,10 @@ def _all_flats(c) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _face_maxima(c, weights, basis, through):
-    """Top eigenvectors in the open faces of one flat: signs, points, values and spans, as lists."""
+    """Top eigenvectors in the open faces of one flat: signs, points and values, as lists."""
     t = c[~through] @ basis.T
     k = len(basis)
-    out: tuple[list, ...] = ([], [], [], [])
+    out: tuple[list, ...] = ([], [], [])
     if k == 1:
         # a ray and its opposite: two faces with one point each
         inner = np.array([[1.0], [-1.0]])
@@ -138,51 +112,20 @@ def _face_maxima(c, weights, basis, through):
     values, vectors = np.linalg.eigh(forms(np.where(faces > 0, *weights[:, ~through]), t))
     multiple = (values[:, -1:] - values <= TIE).sum(axis=1)
 
-    def keep(cell, x, value, span):
+    def keep(cell, x, value):
         signs = np.zeros(len(c), np.int8)
         signs[~through] = cell
-        for column, entry in zip(out, (signs, x @ basis, value, span @ basis), strict=True):
+        for column, entry in zip(out, (signs, x @ basis, value), strict=True):
             column.append(entry)
 
     top = vectors[:, :, -1]
     heights = faces * (top @ t.T)
     for end in (1, -1):
         for i in np.flatnonzero((end * heights > ON_PLANE).all(axis=1) & (multiple == 1)):
-            keep(faces[i], end * top[i], values[i, -1], end * top[i : i + 1])
-    for i in np.flatnonzero(multiple > 1):
-        space = vectors[i, :, k - multiple[i] :]
-        x = inner[i] @ space if multiple[i] == k else _point_in_cell(t @ space, faces[i])
-        if x is not None:
-            keep(faces[i], space @ x, values[i, -1], space.T)
+            keep(faces[i], end * top[i], values[i, -1])
+    for i in np.flatnonzero((multiple == k) & (k > 1)):
+        keep(faces[i], inner[i], values[i, -1])
     return out
-
-
-def _point_in_cell(t, cell):
-    """A unit vector x with the signs ``cell`` of t x, or None."""
-    if (np.linalg.norm(t, axis=1) <= ON_PLANE).any():
-        return None
-    signs, points = cells(t)
-    match = (signs == cell).all(axis=1)
-    return points[match.argmax()] if match.any() else None
-
-
-def _distinct(c, signs, points, spans, order):
-    """Drop candidates that belong to the closure of another piece, or are the same point."""
-    chosen: list[int] = []
-    for i in sorted(order, key=lambda i: (-len(spans[i]), -np.count_nonzero(signs[i]))):
-        for j in chosen:
-            if len(spans[j]) == 1:
-                inside = np.linalg.norm(points[i] - points[j]) <= SAME_POINT
-            else:
-                # signs of zero are hyperplanes that contain the span
-                off = points[i] - (points[i] @ spans[j].T) @ spans[j]
-                reach = (signs[j] * (c @ points[i])).min(initial=0.0)
-                inside = np.linalg.norm(off) <= SAME_POINT and reach >= -SAME_POINT
-            if inside:
-                break
-        else:
-            chosen.append(i)
-    return sorted(chosen)
 
 
 def _region_maxima(regions, c, which, side, signs, values):

@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike
 from mfbook.attention import AttentionRisk, HeadShape
 from mfbook.measure import Measure
 
-__all__ = ["UniformLaw", "best_uniform", "content_matrix"]
-
 
 @dataclass(frozen=True, eq=False)
 class UniformLaw:

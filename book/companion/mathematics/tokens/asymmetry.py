@@ -11,13 +11,6 @@ from numpy.typing import ArrayLike
 from mfbook import _validate as validate
 from mfbook.measure import Measure, check_measure
 
-__all__ = [
-    "CentredKernel",
-    "asymmetry",
-    "centred_kernel",
-    "particle_jacobian",
-]
-
 #: Least weight with which masses are varied.
 LIGHTEST = 1e-8
 

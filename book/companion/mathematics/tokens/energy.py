@@ -13,11 +13,6 @@ from mfbook._blocks import blocks
 from mfbook.functional import Functional
 from mfbook.measure import Measure, check_measure
 
-__all__ = [
-    "TokenEnergy",
-    "blow_up_bounds",
-]
-
 #: Pairs whose scores are held at a time.
 PAIRS = 2**20
 

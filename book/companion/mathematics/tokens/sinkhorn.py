@@ -12,12 +12,6 @@ from companion.mathematics.tokens.asymmetry import _real
 from companion.mathematics.tokens.energy import log_mean
 from mfbook.measure import Measure
 
-__all__ = [
-    "SinkhornPotential",
-    "sinkhorn_field",
-    "sinkhorn_potential",
-]
-
 
 # ------------------------------------------------------------------------------- Sinkhorn
 @dataclass(frozen=True, eq=False)

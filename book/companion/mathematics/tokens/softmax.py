@@ -9,11 +9,6 @@ from companion.mathematics.tokens.energy import inner_products, log_mean
 from mfbook import _validate as validate
 from mfbook.measure import Measure, check_measure
 
-__all__ = [
-    "softmax_field",
-    "softmax_potential",
-]
-
 
 # ------------------------------------------------------------------------------- softmax
 def softmax_potential(
