@@ -55,6 +55,7 @@
     });
     if (frames) {
       const scroll = Object.assign(document.createElement("div"), { className: "mf-scroll" });
+      if (matchMedia("(max-width: 600px)").matches) scroll.tabIndex = 0; // there it can be moved
       picture.replaceWith(scroll);
       scroll.append(picture);
       controls(frames).append(open);
