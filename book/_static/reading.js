@@ -53,14 +53,16 @@
       event.preventDefault();
       enlarge(picture);
     });
+    let frame = link;
+    if (!link) { // on a phone the picture is moved in its frame
+      frame = Object.assign(document.createElement("div"), { className: "mf-scroll", tabIndex: 0 });
+      picture.replaceWith(frame);
+      frame.append(picture);
+    }
     if (frames) {
-      const scroll = Object.assign(document.createElement("div"), { className: "mf-scroll" });
-      if (matchMedia("(max-width: 600px)").matches) scroll.tabIndex = 0; // there it can be moved
-      picture.replaceWith(scroll);
-      scroll.append(picture);
       controls(frames).append(open);
       open.setAttribute("aria-label", `Enlarge the picture: ${frames.querySelector("input").ariaLabel}`);
-    } else (link ?? picture).after(open);
+    } else frame.after(open);
   }
 
   // --- playing: the slider moves by itself, until it is touched or at its end ---
