@@ -229,6 +229,10 @@ class FunctionalCheck:
         errors = self.first_variation, self.gradient, self.complex_step_x, self.complex_step_mu
         return all(e <= self.tolerance for e in errors)
 
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{name} {error:.1g}" for name, error in vars(self).items())
+        return f"FunctionalCheck({'ok' if self.ok else 'not ok'}: {parts})"
+
 
 def check_functional(
     F: Functional, mu: Measure, rng: validate.Seed, *, step: float = 1e-5, tolerance: float = 1e-6
@@ -259,6 +263,9 @@ def check_functional(
     mixture_error = _relative(measured, terms.sum(), np.abs(terms).sum())
 
     local = F.at(mu)
+    for name, shape in (("first_variation", x.shape[:1]), ("gradient", x.shape)):
+        if (got := np.shape(getattr(local, name)(x))) != shape:
+            raise ValueError(f"F: expected {name} of shape {shape}, got {got}")
     v = space.tangent(x, rng.normal(size=x.shape))
     v = -space.tangent(x, -v)  # on the boundary of a ball: along it, so that -v is allowed too
     gradient = local.gradient(x)

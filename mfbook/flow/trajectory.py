@@ -59,6 +59,8 @@ class Trajectory:
         n_t, n, D = self.atoms.shape
         state = "" if self.completed else f", stopped: {self.reason}"
         rises = f", increases by up to {self.increase:.2g}" if self.increase > 0 else ""
+        if self.value[-1] > self.value[0]:
+            rises += f", ends above its start ({self.value[0]:.3g} to {self.value[-1]:.3g})"
         return (
             f"Trajectory({n} atoms in R^{D} at {n_t} times up to t = {self.t[-1]:g}, "
             f"{self.method}, {self.evaluations} evaluations{rises}{state})"

@@ -97,8 +97,7 @@ def cap_bounds(value, slope, least, reach, M: float, L: float) -> np.ndarray:
               \le\tfrac M4(r^2+2ar-a^2).
 
     If :math:`a>r` the minimum is not in this cap. Where the second derivative jumps from -M to M
-    the bound is attained. (For the least value *on the cap*, which need not be a critical point,
-    one has :math:`aMr+\tfrac12Mr^2`: without a slope twice as much.)
+    the bound is attained.
 
     *With* :math:`|f'''|\le L` and the least eigenvalue :math:`\lambda` of the Hessian at c,
 

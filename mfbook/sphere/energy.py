@@ -93,7 +93,9 @@ class SphereEnergy(Functional):
         }
         if (self.a is None) != (self.omega is None):
             missing = "omega" if self.omega is None else "a"
-            raise ValueError(f"{missing}: expected one with the other, got a or omega alone")
+            raise ValueError(
+                f"{missing}: expected directions a and weights omega together, got one"
+            )
         if self.a is None and self.bias is not None:
             raise ValueError("bias: expected none without units, got a bias")
         if self.a is not None:

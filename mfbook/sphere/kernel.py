@@ -79,10 +79,8 @@ def anticoncentration(beta: float, gamma: float = 0.5) -> tuple[float, float]:
     :math:`c_+`. As :math:`\beta\to\infty`: :math:`a\to(1-\gamma^2)e^{-\gamma^2/2}`, which is
     0.6619 for the paper's :math:`\gamma=\frac12`, and :math:`b\to2e^{-3/2}`.
 
-    The theorem says something only if a > 0, that is if :math:`\gamma/\sqrt\beta<u_*`. Since
-    :math:`\beta=\cos u_*/\sin^2u_*`, and :math:`u^2\cos u/\sin^2u` decreases from 1 to 0 on
-    :math:`(0,\frac\pi2)`, this holds if and only if :math:`\gamma<1` and :math:`\beta` is above a
-    threshold: about 0.1183 for :math:`\gamma=\frac12`. For :math:`\gamma\ge1` it never holds.
+    The theorem says something only if a > 0, that is :math:`\gamma/\sqrt\beta<u_*`: if and only if
+    :math:`\gamma<1` and :math:`\beta` is above a threshold, 0.1183 for :math:`\gamma=\frac12`.
     """
     beta, gamma = validate.scale(beta, "beta"), validate.scale(gamma, "gamma")
     reach = min(gamma / math.sqrt(beta), math.pi)

@@ -54,6 +54,8 @@ class Task:
         the longest sentence has words; shorter ones are filled up with ``end``. ``W_U`` reads the
         word off its token.
         """
+        if isinstance(sentences, str) or not len(sentences):
+            raise ValueError(f"sentences: expected a list of at least one, got {sentences!r}")
         lines = [line.split() for line in sentences]
         longest = max(map(len, lines))
         lines = [[*line, *[end.strip()] * (longest - len(line))] for line in lines]
