@@ -18,7 +18,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from mfbook import _validate as validate
-from mfbook._blocks import blocks
+from mfbook._work import blocks
 from mfbook.attention import AttentionRisk, features, softmax
 from mfbook.measure import Measure, check_measure
 

@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from mfbook._blocks import blocks
+from mfbook._work import blocks
 
 # One block of work holds this many heads and sequences: enough to hide the cost of a call, few
 # enough for its buffers to stay in the cache, and no power of two, whose strides collide there.

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mfbook import _progress
 from mfbook import _validate as validate
-from mfbook._blocks import blocks
+from mfbook._work import bar as progress_bar
+from mfbook._work import blocks
 from mfbook.attention.risk import AttentionRisk
 from mfbook.attention.shape import HeadShape
 from mfbook.attention.side_by_side import Layer, empty
@@ -75,7 +75,7 @@ def sgd_ensemble(
     first, steps = int(numbers[0]), int(numbers[-1] - numbers[0])
     rates, seen = 2 * epsilon * profile(np.arange(first, first + steps) * epsilon), []
     desc = f"{R} runs of {M} heads, step {epsilon:g}"
-    with _progress.bar(progress, total=R * steps, desc=desc, unit="step") as bar:
+    with progress_bar(progress, total=R * steps, desc=desc, unit="step") as bar:
         # runs know nothing of each other: a few of them stay in the cache for all their steps
         for runs in blocks(R, BLOCK // M):
             own = None if weights is None else weights[runs]

@@ -20,8 +20,6 @@ __all__ = ["LearningRate", "constant", "custom", "polynomial_decay", "warmup_cos
 class LearningRate:
     r"""A profile :math:`\xi:[0,\infty)\to[0,\infty)` with its clock :math:`\tau(t)=\int_0^t2\xi`.
 
-    Made by :func:`constant`, :func:`polynomial_decay`, :func:`warmup_cosine` and :func:`custom`.
-
     - ``profile``: :math:`\xi`, from an array of times to an array, or one number.
     - ``clock``: :math:`\tau` in closed form; where there is none it is computed by quadrature.
     - ``breaks``: Times at which the profile is not smooth, for the quadrature.

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mfbook import _progress
 from mfbook import _validate as validate
+from mfbook._work import bar as progress_bar
 from mfbook.flow.learning_rate import as_profile
 from mfbook.flow.trajectory import Trajectory
 from mfbook.measure import Measure, check_start
@@ -37,7 +37,7 @@ def escaped(x) -> bool:
 @contextmanager
 def shown(progress: bool | None, what: str):
     """A bar; no warnings of numbers that are not finite, which are found and reported."""
-    bar = _progress.bar(
+    bar = progress_bar(
         progress, total=100, miniters=0, desc=what,
         bar_format="{desc}: {percentage:3.0f}% |{bar}| {elapsed} elapsed, {remaining} left",
     )  # fmt: skip

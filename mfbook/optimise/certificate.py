@@ -18,8 +18,8 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from mfbook import _progress
 from mfbook import _validate as validate
+from mfbook._work import bar as progress_bar
 from mfbook.functional import Functional, Minimum
 from mfbook.measure import Measure, check_start, mixture
 from mfbook.optimise.descent import descend, downhill
@@ -178,7 +178,7 @@ def boost(
     tolerance = validate.positive(tolerance, "tolerance")
     polish = validate.count(polish, "polish", least=0)
     history, converged = [], False
-    with _progress.bar(progress, total=rounds, desc="boosting") as bar:
+    with progress_bar(progress, total=rounds, desc="boosting") as bar:
         try:
             for round_ in range(rounds + 1):  # pragma: no branch: the last round breaks
                 gap = frank_wolfe_gap(F, mu, rng, **options)

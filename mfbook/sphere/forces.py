@@ -18,7 +18,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 import scipy
 
-from mfbook._blocks import blocks
+from mfbook._work import blocks
 
 #: Largest inverse temperature whose Fourier coefficients are listed: a million.
 SHARPEST = 1e10

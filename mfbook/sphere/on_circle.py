@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mfbook._blocks import blocks
+from mfbook._work import blocks
 from mfbook.activations import LINEAR
 from mfbook.functional import Minimum
 from mfbook.sphere import forces

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from mfbook import _validate as validate
-from mfbook._blocks import blocks
+from mfbook._work import blocks
 from mfbook.functional import Minimum
 from mfbook.optimise.descent import descend
 from mfbook.space import Sphere

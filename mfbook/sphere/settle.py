@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mfbook import _progress
 from mfbook import _validate as validate
+from mfbook._work import bar as progress_bar
 from mfbook.measure import Measure, check_measure
 from mfbook.sphere import forces
 from mfbook.sphere.clusters import Clusters, barycentres, default_threshold, group, link
@@ -182,7 +182,7 @@ def settle(
     if explicit and not ascent and F.a is None and mu.dim > 3:  # repulsion alone
         limit = min(limit, REPELLED)
     what = f"{'ascent' if ascent else 'descent'} of {mu.size} particles"
-    bar = _progress.bar(progress, total=limit, unit="step", desc=what)
+    bar = progress_bar(progress, total=limit, unit="step", desc=what)
     with bar, np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         try:
             _explicit(run, solver, limit, bar) if explicit else _stiff(run, solver, bar)

@@ -45,10 +45,10 @@ class DiracStability:
     tolerance: float
 
     def __repr__(self) -> str:
-        split, moved = self.split_rate, self.translation_rate
+        split, mean = self.split_rate, self.translation_rate
         return (
             f"DiracStability({self.verdict}: copies {'part' if split > 0 else 'meet'} at rate "
-            f"{abs(split):.3g}, the mean {'leaves' if moved > 0 else 'returns'} at {abs(moved):.3g};"
+            f"{abs(split):.3g}, the mean {'leaves' if mean > 0 else 'returns'} at {abs(mean):.3g};"
             f" |gradient| {self.gradient_norm:.1g})"
         )
 

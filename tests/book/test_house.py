@@ -12,7 +12,7 @@ from tools.chapters import BOOK, ROOT
 
 #: From the ground up. A room imports itself, what stands below it, and nothing beside it.
 FLOORS = [
-    {"_validate", "_blocks", "_progress"},
+    {"_validate", "_work"},
     {"measure", "space"},
     {"functional", "transport", "activations"},
     {"confinement", "optimise"},

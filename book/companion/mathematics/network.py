@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mfbook._blocks import blocks
 from mfbook._validate import Seed
+from mfbook._work import blocks
 from mfbook.activations import Activation, activation
 from mfbook.functional import Functional
 from mfbook.measure import Measure

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mfbook._blocks import blocks
+from mfbook._work import blocks
 from mfbook.attention.features import loss, softmax
 from mfbook.attention.risk import AttentionRisk
 

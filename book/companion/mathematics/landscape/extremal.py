@@ -33,7 +33,7 @@ from companion.mathematics.landscape.arrangement import (
     refuse_many,
     sign_regions,
 )
-from mfbook._blocks import blocks
+from mfbook._work import blocks
 from mfbook.sphere.energy import SphereEnergy
 
 #: Difference, in units of the sum of the weights, below which values or eigenvalues are equal.

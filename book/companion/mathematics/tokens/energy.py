@@ -9,7 +9,7 @@ from scipy.special import exp1
 
 from companion.mathematics.tokens.asymmetry import _real
 from mfbook import _validate as validate
-from mfbook._blocks import blocks
+from mfbook._work import blocks
 from mfbook.functional import Functional
 from mfbook.measure import Measure, check_measure
 

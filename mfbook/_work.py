@@ -1,6 +1,7 @@
-"""Progress bars: after two seconds where somebody looks, at once on demand, else none."""
+"""Long work: in blocks, so that it fits into memory or the cache, and with progress bars."""
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -26,3 +27,13 @@ def _watched() -> bool:
     if kernel is not None:  # programs that run notebooks do not answer questions, people do
         return bool(getattr(kernel, "_allow_stdin", False))
     return sys.stderr is not None and sys.stderr.isatty()
+
+
+def blocks(total: int, size: int) -> Iterator[slice]:
+    """Slices of at most ``size``, at least one, that cover ``range(total)``.
+
+    >>> [(part.start, part.stop) for part in blocks(5, 2)]
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    size = max(int(size), 1)
+    return (slice(i, min(i + size, total)) for i in range(0, total, size))
