@@ -163,7 +163,7 @@ def take_table(chapter: str, cell) -> dict[str, str]:
         return {}
     if len(data) > 1:
         raise ValueError(f"cell {cell.id} of {chapter}: one figure with data for each cell")
-    return {name: f"# figure: {name}; chapter {chapter}, cell {cell.id}\n{data[0]}"}
+    return {name: f"# figure: {name}; chapter {chapter}\n{data[0]}"}
 
 
 def unchanged(stored: list[dict], fresh: list[dict], tables: dict[str, str]) -> bool:

@@ -14,7 +14,9 @@ from mfbook.measure import Measure, check_start
 from mfbook.space import Euclidean
 
 #: A functional that rises so far above its start in a descent: the steps are too long.
-RUNAWAY = 100.0
+RUNAWAY = 1e6
+#: One that ends so far above its start is not said to be completed.
+FAR = 10.0
 ESCAPED = "left the range of floating-point numbers after"
 
 
@@ -196,6 +198,9 @@ class Run:
         self._last = None  # the interpolant keeps this object, not what F remembers
         atoms, value, dissipation = (np.array(column) for column in zip(*self.records, strict=True))
         found = [[t for i, t in self.found if i == k] for k in range(len(self.events))]
+        first, last = value[0], value[-1]
+        if not reason and last > first + FAR * (1 + abs(first)):
+            reason = f"F rose from {first:.3g} to {last:.3g}: the steps are too long, shorten them"
         return Trajectory(
             t, tau, atoms, self.mu.weights, value, dissipation,
             completed=not reason or stopped is not None,
