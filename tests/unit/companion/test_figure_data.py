@@ -242,7 +242,7 @@ def test_every_figure_has_a_light_table():
         assert item.csv is not None, f"{item.name}: run the chapter with `make run`"
         text = item.csv.read_text(encoding="utf-8")
         first, *lines = text.splitlines()
-        assert first == f"# figure: {item.name}; chapter {item.chapter}, cell {item.cell_id}"
+        assert first == f"# figure: {item.name}; chapter {item.chapter}"
         header, *lines = csv.reader(line for line in lines if not line.startswith("#"))
         front = ["frame"] * (item.kind == "frames") + ["series"]
         assert header[: len(front)] == front and len(header) > len(front), item.name
