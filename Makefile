@@ -73,7 +73,7 @@ SPREAD := --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope
 BUILT := .cache/build.status
 BUILD = $(MAKE) --no-print-directory book
 
-test: .venv/.test  ## Run the tests and build the book: five minutes (ONLY=book/06-long-time.ipynb)
+test: .venv/.test  ## Run the tests and build the book: six minutes (ONLY=book/06-long-time.ipynb)
 ifdef ONLY
 	@$(if $(filter tests tests/book tests/book/site%,$(ONLY)),$(MAKE) --no-print-directory book)
 	@$(PYTEST) $(ONLY) $(if $(filter %.ipynb,$(ONLY)),tests/book/test_wrong_programs.py -k $(basename $(notdir $(ONLY))))
