@@ -39,8 +39,12 @@ def write_disk(app: Sphinx, exception: Exception | None) -> None:
     folder = Path(app.outdir) / "_static" / "fonts"
     if exception or not folder.is_dir():
         return
-    faces = (("Serif", "serif-4-latin-wght-normal", ""), ("Sans", "sans-3-latin-wght-normal", ""),
-             ("Serif", "serif-4-latin-wght-italic", "font-style: italic; "))  # fmt: skip
+    ranges = {"latin": "", "latin-ext": "U+0100-024F, U+1E00-1EFF", "greek": "U+0370-03FF"}
+    faces = [
+        (name, f"{file}-{part}-wght-normal", f"unicode-range: {range_}; " if range_ else "")
+        for name, file in (("Serif", "serif-4"), ("Sans", "sans-3"))
+        for part, range_ in ranges.items()
+    ] + [("Serif", "serif-4-latin-wght-italic", "font-style: italic; ")]
     rules = [
         f'@font-face {{ font-family: "Disk {name}"; font-weight: 200 900; {style}'
         f"src: url(data:font/woff2;base64,{b64encode(font.read_bytes()).decode()}); }}\n"

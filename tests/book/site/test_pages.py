@@ -270,6 +270,19 @@ def test_page_stands_still(path, browser, site):
             assert not (covered := page.evaluate(COVERED)), covered
 
 
+# Code of at most 92 columns, as a statement's cell has, that its frame cuts off.
+CLIPPED = """() => [...document.querySelectorAll('article div.highlight pre')].filter(e =>
+    e.checkVisibility() && Math.max(...e.innerText.split('\\n').map(line => line.length)) <= 92
+    && e.scrollWidth > e.clientWidth + 1).map(e => e.innerText.slice(0, 60))"""
+
+
+@pytest.mark.parametrize("path", daily(CHAPTER_PAGES, CHAPTER))
+def test_the_cell_of_a_statement_is_seen_in_its_width(path, visit):
+    page = visit(path)
+    page.set_viewport_size({"width": 1280, "height": 900})
+    becomes_empty(page, CLIPPED)
+
+
 @pytest.mark.weekly
 def test_the_sidebar_shows_the_current_page(visit):
     """Also after a page that had it elsewhere."""
