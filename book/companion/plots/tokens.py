@@ -75,7 +75,7 @@ def blow_up(
     *,
     titles: tuple[str, str],
 ) -> Figure:
-    """Left: lengths of tokens that reach infinity. Right: times of the end between two bounds."""
+    """Left: lengths of tokens that reach infinity. Right: times of the blow-up, and two bounds."""
     figure, (left, right) = new_figure(8.0, 3.6, ncols=2)
     for item in runs:
         role = ROLES[item["role"]]
@@ -92,8 +92,8 @@ def blow_up(
                  linewidth=0.6, alpha=0.6)  # fmt: skip
     right.plot(rank, np.asarray(time)[order], **{**ROLES["found"].line, "markersize": 3.5},
                label="measured")  # fmt: skip
-    right.set(yscale="log", xlabel="start, in order of its time", ylabel="time of the end",
-              title=titles[1])  # fmt: skip
+    right.set(yscale="log", xlabel="start, in order of its time",
+              ylabel="time $t^*$ of the blow-up", title=titles[1])  # fmt: skip
     right.legend(loc="upper left")
     return figure
 
