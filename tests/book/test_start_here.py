@@ -1,5 +1,6 @@
 """What newcomers meet first: pages of code that print what they say, paths that lead on."""
 
+import codeop
 import doctest
 import re
 
@@ -15,6 +16,16 @@ def test_a_page_runs_as_it_is_printed(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a task saves a picture
     done = doctest.testfile(str(BOOK / f"{name}.md"), module_relative=False)
     assert done.failed == 0 and done.attempted >= 25
+
+
+def test_its_lines_can_be_typed_one_after_another():
+    """A block that is open when the next statement begins is a SyntaxError in Python's console."""
+    so_far = []
+    for prompt, line in re.findall(r"^(>>>|\.\.\.) ?(.*)$", PAGE.read_text(encoding="utf-8"), re.M):
+        assert (prompt == ">>>") == (not so_far), line
+        so_far.append(line)
+        if codeop.compile_command("\n".join(so_far)) is not None:
+            so_far = []
 
 
 def test_each_task_is_short():
