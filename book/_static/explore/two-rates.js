@@ -19,7 +19,7 @@ explore.register("two-rates", (figure, { X, Y, W_U, k, v, theta, scales, thresho
   const sizes = figure.panel({ title: "Mean and spread", x: { label: "time τ", max: END }, y: { label: "distance", min: 1e-3, max: 2, scale: "log" }, ratio: 1 });
   map.heat({ kinds: NAMES.map((name, i) => [name, ["measured", "second", "bound"][i]]) }).set(Float64Array.from({ length: COLUMNS * ROWS },
     (_, i) => regime((i % COLUMNS + 0.5) * FAR / COLUMNS, (Math.floor(i / COLUMNS) + 0.5) * TOP / ROWS)), COLUMNS, ROWS);
-  const ways = plane.line({ role: "reference", label: "way of a head" }), heads = plane.points({ role: "found", label: "head at time τ", size: 5 });
+  const ways = plane.line({ role: "reference", label: "path of a head" }), heads = plane.points({ role: "found", label: "head at time τ", size: 5 });
   const lines = [["bound", "spread"], ["sharpened", "to first order, by H"], ["measured", "mean"], ["leading", "to first order, by H + K"]].map(([role, label]) => sizes.line({ role, label }));
   const instant = sizes.rule({ role: "reference" });
 
