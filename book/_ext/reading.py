@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import html
 import json
-import platform
 import re
 import shutil
 import subprocess
@@ -100,10 +99,13 @@ def origin(app: Sphinx, pagename: str, templatename: str, context: dict, doctree
     ]
     entry = timings().get(pagename)
     if entry:
-        used = ", ".join(f"{package} {version(package)}" for package in NUMERICAL)
+        # read, not asked of the environment: rendering needs no matplotlib
+        constraints = (book.ROOT / "constraints.txt").read_text(encoding="utf-8")
+        pinned = dict(re.findall(r"^([\w-]+)==(.+)$", constraints, re.M))
+        used = ", ".join(f"{package} {pinned[package]}" for package in NUMERICAL)
         lines.append(
             f"Its cells took {duration(entry['seconds'])} in all, on one thread; they run with the "
-            f"pinned versions: Python {platform.python_version()}, {used}."
+            f"pinned versions: {used}."
         )
     report = html.escape(report_address(f"on {pagename}", pagename, ""))
     if report:

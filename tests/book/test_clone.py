@@ -1,4 +1,4 @@
-"""`make test` in a copy without a history, in a folder with a space: it runs the same tests."""
+"""A copy without a history, in a folder with a space: it has the same tests, and renders."""
 
 import os
 import shutil
@@ -43,3 +43,11 @@ def test_a_path_with_a_space_and_no_history(copy):
     found = listed(done.stdout)
     assert len(found) > 500
     assert [line for line in found if line.startswith("tests/book/")] == listed(of_book.stdout)
+
+
+@pytest.mark.weekly
+def test_rendering_needs_only_what_make_book_installs(copy):
+    (copy / ".venv").unlink()
+    env = {**os.environ, "MAKEFLAGS": "", "PYTHONPATH": ""}
+    done = subprocess.run(["make", "book"], cwd=copy, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
